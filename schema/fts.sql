@@ -1,0 +1,13 @@
+-- Keyword index over prepared text, keyed by memory.rowid. Contentless: a row is removed with the 'delete' command and the
+-- very text it was written with.
+--   own    speaker, text and written-out date of the memory
+--   ctx    the two turns before and after it
+--   scope  u<n>: the user's own scope n · s<n>: the memory's scope n · w<n>: visible from all sessions of the user of scope n
+create virtual table memory_fts using fts5(
+    own, ctx, scope,
+    content = '',
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+-- How many memories hold a word, and where each word stands: views of the index, no data of their own.
+create virtual table memory_word using fts5vocab(memory_fts, row);
+create virtual table memory_word_place using fts5vocab(memory_fts, instance);

@@ -1,0 +1,116 @@
+-- The rows that everything else is derived from. Times are integer milliseconds since 1970-01-01T00:00:00Z.
+
+create table scope (
+    id         integer primary key,
+    user       text    not null,
+    session    text    check (session <> ''),          -- null: the user's own scope, visible from all of the user's sessions
+    next_turn  integer not null default 0,             -- high-water mark: the number of the next turn, never lowered
+    created_at integer not null
+) strict;
+create unique index scope_name on scope (user, coalesce(session, ''));
+
+create table memory (
+    rowid      integer primary key autoincrement,      -- never reused; key of the search indexes
+    id         text    not null unique,
+    scope      integer not null references scope (id),
+    kind       text    not null check (kind in ('turn', 'fact', 'pinned', 'summary')),
+    role       text    not null,
+    turn       integer check ((turn is not null) = (kind = 'turn') and turn >= 0),
+    text       text    not null,
+    at         integer not null,
+    created_at integer not null,
+    expires_at integer,
+    chain      integer not null,                       -- rowid of the chain's first version
+    version    integer not null check (version >= 1),
+    ended_at   integer,
+    end_reason text    check (end_reason in ('updated', 'merged', 'invalidated', 'conflict_resolved', 'system_correction')),
+    ended_by   integer,                                -- rowid of the successor, in memory or tombstone
+    proposed   integer not null default 0 check (proposed in (0, 1)),
+    seen       integer not null default 1,             -- how often the same statement was made while it was live
+    digest     integer,                                -- of the text, to recognise a repeated statement; null for turns
+    metadata   text    not null default '{}' check (json_valid(metadata)),
+    check ((ended_at is null) = (end_reason is null)),
+    check (ended_at is not null or ended_by is null)
+) strict;
+create unique index memory_version on memory (chain, version);
+create unique index memory_head on memory (chain) where ended_at is null and proposed = 0;
+create unique index memory_turn on memory (scope, turn) where kind = 'turn' and ended_at is null;
+create index memory_scan on memory (scope, ended_at, at, kind, expires_at, proposed);
+create index memory_expiry on memory (expires_at) where expires_at is not null;
+create index memory_statement on memory (scope, digest) where digest is not null and ended_at is null;
+
+create trigger memory_never_changes
+before update of rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, digest, metadata on memory
+begin
+    select raise(abort, 'a stored version never changes: a correction adds the next version');
+end;
+
+create table memory_key (                              -- names given by callers that make a call repeatable
+    user   text    not null,
+    key    text    not null,
+    memory integer not null references memory (rowid) on delete cascade,
+    primary key (user, key)
+) strict, without rowid;
+create index memory_key_memory on memory_key (memory);
+
+create table feedback (                                -- append-only
+    id      integer primary key,
+    memory  integer not null references memory (rowid) on delete cascade,
+    outcome text    not null check (outcome in ('useful', 'dead_end', 'corrected')),
+    at      integer not null
+) strict;
+create index feedback_memory on feedback (memory);
+
+create table link (
+    src integer not null references memory (rowid) on delete cascade,
+    dst integer not null,                              -- rowid, in memory or tombstone
+    rel text    not null check (rel in ('supersedes', 'consolidated_from', 'extracted_from', 'merged_from')),
+    primary key (src, rel, dst)
+) strict, without rowid;
+create index link_dst on link (dst);
+
+create table category (
+    id          integer primary key,
+    name        text    not null unique check (name glob '[a-z]*' and name not glob '*[^a-z0-9_]*'),
+    description text    not null default '',
+    created_at  integer not null
+) strict;
+
+create table memory_category (
+    memory   integer not null references memory (rowid) on delete cascade,
+    category integer not null references category (id) on delete cascade,
+    primary key (memory, category)
+) strict, without rowid;
+create index memory_category_category on memory_category (category);
+
+create table tombstone (                               -- what is left of a forgotten version; holds no text
+    rowid        integer primary key,
+    id           text    not null unique,
+    chain        integer not null,
+    version      integer not null,
+    forgotten_at integer not null
+) strict;
+create index tombstone_chain on tombstone (chain);
+
+create table setting (
+    name  text primary key,
+    value text not null check (json_valid(value))
+) strict, without rowid;
+
+create table model (
+    id          integer primary key,
+    name        text    not null unique,
+    fingerprint text    not null,                      -- sha256 of the model, or '' where the embedder has none
+    dim         integer not null check (dim > 0),
+    centre      blob,                                  -- float32[dim], little-endian; null until enough vectors are there
+    table_name  text    not null unique,               -- its vectors; <table_name>_bits is the index derived from them
+    bits        text    not null check (bits in ('none', 'current', 'stale')),
+    created_at  integer not null
+) strict;
+
+create table pending (                                 -- memories that still wait for a model's vector
+    model  integer not null references model (id) on delete cascade,
+    memory integer not null references memory (rowid) on delete cascade,
+    primary key (model, memory)
+) strict, without rowid;
+create index pending_memory on pending (memory);

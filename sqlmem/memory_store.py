@@ -1,0 +1,491 @@
+"""The store: one open file and its verbs."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from sqlmem import arguments, encoding, engine, ingest, lifecycle, lookup, maintenance, recall, schema
+from sqlmem import context as contexts
+from sqlmem.categories import Categories
+from sqlmem.clock import Clock, cutoff_ms, read, system_clock
+from sqlmem.errors import InvalidArgument
+from sqlmem.records import CheckReport, ContextBlock, Kind, Memory, MemoryId, Outcome, Page, Recall, Stats
+from sqlmem.search import filters
+from sqlmem.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from sqlmem.embed import Embedder
+
+DURABILITIES = ("normal", "full")
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    embedder: Embedder | str | Literal[False] | None = None,
+    token_counter: TokenCounter | None = None,
+    half_life_days: float = 7.0,
+    recency_weight: float = 0.5,
+    feedback_weight: float = 0.25,
+    feedback_half_life_days: float = 30.0,
+    ttl_days: Mapping[str, float] | None = None,
+    read_only: bool = False,
+    create: bool = True,
+    durability: Literal["normal", "full"] = "normal",
+    clock: Clock | None = None,
+) -> MemoryStore:
+    """Open the store in the file at `path`, creating it where there is none; ":memory:" keeps it in memory.
+
+    embedder: None takes the model that the file holds (in a new file the bundled one), False searches by keywords only;
+        else a model's name or an `Embedder`. The model is loaded when it is first needed.
+    token_counter: counts the tokens of a text for all budgets; the default takes four characters as one.
+    half_life_days, recency_weight: a memory gains recency_weight * 0.5 ** (age / half-life) over its relevance of 0..1.
+    feedback_weight, feedback_half_life_days: likewise for the sum of its grades, which is kept within ±2.
+    ttl_days: days that memories live by kind, such as {"turn": 30}; kinds not named live until forgotten.
+    read_only: nothing is written, no file is left beside it, and a newer format may be opened.
+    create: False raises NotFound instead of creating a file.
+    durability: "normal" survives a killed process, "full" a power cut as well, at about 0.5 ms a write.
+    clock: a callable that returns the current time as an aware datetime.
+
+    A store may be shared by threads, and its file by processes. Raises InvalidArgument, NotFound, FileFormatError,
+    StorageError, ModelMissing, ModelMismatch.
+    """
+    if durability not in DURABILITIES:
+        raise InvalidArgument(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+    options = engine.options(
+        token_counter=token_counter,
+        half_life_days=half_life_days,
+        recency_weight=recency_weight,
+        feedback_weight=feedback_weight,
+        feedback_half_life_days=feedback_half_life_days,
+        ttl_days=ttl_days,
+        clock=system_clock if clock is None else clock,
+    )
+    name = arguments.string("path", os.fspath(path))
+    if not name:
+        raise InvalidArgument('path must not be empty; use ":memory:" for a store without a file')
+    db = schema.open_file(
+        name,
+        read_only=arguments.boolean("read_only", read_only),
+        create=arguments.boolean("create", create),
+        full=durability == "full",
+    )
+    try:
+        encoder = encoding.bind(db, embedder, read(options.clock))
+    except BaseException:
+        db.close()
+        raise
+    return MemoryStore(engine.Engine(db, encoder, options))
+
+
+class MemoryStore:
+    """An open store. Made by `sqlmem.open()`; usable as a context manager, which closes it.
+
+    Every verb is one transaction: it happens as a whole or not at all. Models run outside of transactions.
+    """
+
+    def __init__(self, engine_: engine.Engine) -> None:
+        self._engine = engine_
+        self.categories = Categories(engine_)
+
+    # -- remember -----------------------------------------------------------------------------------------------------
+
+    def remember(
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        role: str = "user",
+        kind: Kind | None = None,
+        pinned: bool = False,
+        turn: int | None = None,
+        timestamp: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        key: str | None = None,
+        ttl_days: float | None = None,
+        categories: Sequence[str] = (),
+    ) -> MemoryId:
+        """Store one memory and return its id.
+
+        It is a turn unless `kind` says "fact" or `pinned` is True (a fact that every context block of its session shows; of
+        all the user's sessions if `session` is None). Turns are numbered in their session in the order stored, unless `turn`
+        gives a free number; numbers of forgotten turns are never given again.
+
+        A fact that is live word for word in the same session is not stored twice: its id comes back with `created` False, its
+        `seen` goes up, and the other arguments are ignored, except that `pinned=True` pins it. `key` makes any call
+        repeatable: the user's second call with it returns the first one's id.
+
+        timestamp: when it was said, for recency, dates and TTL; default now. A naive datetime is UTC.
+        ttl_days: days from `timestamp` after which it is no longer recalled; math.inf for never, None for the store's rule.
+
+        Costs one embedding, before the transaction, and about half a millisecond. Raises InvalidArgument, AlreadyExists (an
+        id, turn number, or key with another text), NotFound (a category), EmbeddingError, StorageError.
+        """
+        return ingest.remember(
+            self._engine,
+            ingest.item(
+                text,
+                session=session,
+                user=user,
+                role=role,
+                kind=kind,
+                pinned=pinned,
+                turn=turn,
+                timestamp=timestamp,
+                metadata=metadata,
+                id=id,
+                key=key,
+                ttl_days=ttl_days,
+                categories=categories,
+            ),
+        )
+
+    def remember_many(
+        self, items: Iterable[str | Mapping[str, Any]], *, progress: Callable[[int, int], object] | None = None
+    ) -> list[MemoryId]:
+        """Store many memories: texts, or mappings with the arguments of `remember()`. Returns their ids in order.
+
+        All items are checked before the first is written. They are then stored in batches of 256, each one transaction, and
+        `progress(done, total)` is called after each; what it raises ends the call and leaves the batches done so far. With a
+        `key` on every item the same call can be repeated after any interruption: what is stored is not stored or embedded
+        again. Raises what `remember()` raises.
+        """
+        return ingest.remember_many(self._engine, items, progress)
+
+    def turns(self, session: str | None, user: str = "", *, last: int | None = None) -> list[Memory]:
+        """The live turns of one session in the order spoken, or its `last` ones. None: those outside of any session."""
+        return lookup.turns(self._engine, session, user, last)
+
+    # -- find ---------------------------------------------------------------------------------------------------------
+
+    def recall(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        all_users: bool = False,
+        limit: int = 10,
+        token_budget: int | None = None,
+        score_gap: float | None = None,
+        kinds: Sequence[Kind] | None = None,
+        categories: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        include_superseded: bool = False,
+        min_relevance: float | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        now: datetime | None = None,
+        half_life_days: float | None = None,
+        recency_weight: float | None = None,
+    ) -> Recall:
+        """The memories that matter for `query`, best first, by relevance, recency and feedback.
+
+        session: that session's memories and the user's own (those stored without a session); None: all of the user's.
+        limit, token_budget: at most so many, and only the first ones whose texts fit together; the best one always ships.
+        score_gap: leaves out what scores below this share of the best, in (0, 1].
+        min_relevance: leaves out what is less relevant than this, 0..1, where 0 is ordinary text and 1 the question itself.
+        where: metadata, {"key": value} or {"key": {"gt": 3}}; eq ne gt gte lt lte in nin contains. Missing keys equal nothing.
+        after, before: bounds on `timestamp`, exclusive.
+        include_superseded: also versions that a newer one replaced.
+        now, half_life_days, recency_weight: instead of the store's.
+
+        A blank query returns the newest. `Memory.scoring` shows each part of the score: score = relevance_norm +
+        recency_weight * recency + feedback_weight * feedback, where relevance_norm is the joint keyword and vector score
+        stretched to 0..1 over a candidate pool that does not depend on `limit` up to 100. Equal scores go to the newer.
+        Raises InvalidArgument, NotFound (a category), EmbeddingError.
+        """
+        asked = recall.question(
+            self._engine,
+            query,
+            session=session,
+            user=user,
+            all_users=all_users,
+            limit=_some(limit),
+            token_budget=token_budget,
+            score_gap=score_gap,
+            kinds=kinds,
+            categories=categories,
+            where=where,
+            include_superseded=include_superseded,
+            min_relevance=min_relevance,
+            after=after,
+            before=before,
+            now=now,
+            half_life_days=half_life_days,
+            recency_weight=recency_weight,
+        )
+        return recall.recall(self._engine, asked)
+
+    def search(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        all_users: bool = False,
+        limit: int = 10,
+        token_budget: int | None = None,
+        score_gap: float | None = None,
+        kinds: Sequence[Kind] | None = None,
+        categories: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        include_superseded: bool = False,
+        min_relevance: float | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        now: datetime | None = None,
+    ) -> Recall:
+        """Like `recall()`, by relevance alone: neither recency nor feedback counts."""
+        asked = recall.question(
+            self._engine,
+            query,
+            session=session,
+            user=user,
+            all_users=all_users,
+            limit=_some(limit),
+            token_budget=token_budget,
+            score_gap=score_gap,
+            kinds=kinds,
+            categories=categories,
+            where=where,
+            include_superseded=include_superseded,
+            min_relevance=min_relevance,
+            after=after,
+            before=before,
+            now=now,
+            relevance_only=True,
+        )
+        return recall.recall(self._engine, asked)
+
+    def context(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        all_users: bool = False,
+        token_budget: int | None = 1500,
+        recent_turns: int = 6,
+        limit: int | None = None,
+        kinds: Sequence[Kind] | None = None,
+        categories: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        include_superseded: bool = False,
+        min_relevance: float | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        now: datetime | None = None,
+        half_life_days: float | None = None,
+        recency_weight: float | None = None,
+    ) -> ContextBlock:
+        """Text to put before a prompt: pinned facts, the session's last turns, and relevant memories.
+
+        Pins are never cut. Then come up to `recent_turns` turns, the oldest cut first, then memories by rank as far as the
+        budget goes, passing over those that do not fit; `limit` bounds their number, None leaves it to the budget (or to 100
+        if there is none). `token_estimate` is the token count of the whole text, headings included. Filters bear on the
+        relevant memories only. Raises InvalidArgument, NotFound (a category), EmbeddingError.
+        """
+        count = arguments.integer("recent_turns", recent_turns, least=0)
+        asked = recall.question(
+            self._engine,
+            query,
+            session=session,
+            user=user,
+            all_users=all_users,
+            limit=limit,
+            token_budget=token_budget,
+            kinds=kinds,
+            categories=categories,
+            where=where,
+            include_superseded=include_superseded,
+            min_relevance=min_relevance,
+            after=after,
+            before=before,
+            now=now,
+            half_life_days=half_life_days,
+            recency_weight=recency_weight,
+        )
+        return contexts.context(self._engine, asked, count)
+
+    def get(self, id: str) -> Memory:
+        """One version by its id, in whatever state, with its previous versions. Raises NotFound."""
+        return lookup.get(self._engine, id)
+
+    def list(
+        self,
+        *,
+        session: str | None = None,
+        user: str = "",
+        all_users: bool = False,
+        kinds: Sequence[Kind] | None = None,
+        categories: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        include_superseded: bool = False,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+        include_previous_versions: bool = True,
+    ) -> Page:
+        """A page of memories, newest `timestamp` first, with the filters of `recall()`.
+
+        Pass the page's `next_cursor` for the next one: what is added or forgotten meanwhile neither repeats nor hides others.
+        `limit` is at most 1,000. Raises InvalidArgument, NotFound (a category).
+        """
+        chosen = filters.build(
+            session=session,
+            user=user,
+            all_users=all_users,
+            kinds=kinds,
+            categories=categories,
+            where=where,
+            include_superseded=include_superseded,
+            after=after,
+            before=before,
+        )
+        return lookup.page(self._engine, chosen, limit=limit, cursor=cursor, previous=include_previous_versions)
+
+    def history(self, id: str) -> builtins.list[Memory]:
+        """All versions of the memory that `id` is a version of, oldest first; forgotten ones are missing. Raises NotFound."""
+        return lookup.history(self._engine, id)
+
+    # -- grade and correct --------------------------------------------------------------------------------------------
+
+    def feedback(
+        self, id: str, outcome: Outcome, correction: str | None = None, timestamp: datetime | None = None
+    ) -> MemoryId | None:
+        """Grade a memory "useful", "dead_end" or "corrected"; later recalls rank it up or down.
+
+        A grade counts ±1 and halves every `feedback_half_life_days`. With "corrected", `correction` stores the next version
+        as `correct()` does, in the same transaction, and its id is returned. Superseded versions may be graded too.
+        Raises InvalidArgument, NotFound, EmbeddingError.
+        """
+        return ingest.feedback(self._engine, id, outcome, correction, timestamp)
+
+    def correct(
+        self,
+        id: str,
+        text: str | None = None,
+        *,
+        pinned: bool | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        categories: Sequence[str] | None = None,
+        ttl_days: float | None = None,
+        reason: Literal["updated", "system_correction"] = "updated",
+    ) -> MemoryId:
+        """Store the next version of a memory and return its id; the version before stays in its history.
+
+        `id` may be any version: the live one is followed. What is not given stays as it was; `metadata` and `categories` are
+        replaced whole. `pinned` turns a fact into a pin or back. A turn keeps its number and time; a fact is dated now, and a
+        TTL counts from there (math.inf removes it). If nothing would change, the live version's id comes back with `created`
+        False. Raises InvalidArgument, NotFound (also when no version is live), EmbeddingError.
+        """
+        return ingest.correct(
+            self._engine,
+            id,
+            text=text,
+            pinned=pinned,
+            metadata=metadata,
+            categories=categories,
+            ttl_days=ttl_days,
+            reason=reason,
+        )
+
+    # -- forget -------------------------------------------------------------------------------------------------------
+
+    def forget(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        user: str = "",
+        session: str | None = None,
+        kinds: Sequence[Kind] | None = None,
+        older_than: float | datetime | None = None,
+        where: Mapping[str, Any] | None = None,
+        superseded: bool = False,
+        all: bool = False,
+    ) -> int:
+        """Delete memories for good and return how many versions went. Their text leaves the rows and the indexes.
+
+        Everything given must hold. Turns are meant unless `kinds` says otherwise; with `ids` memories of any kind and user,
+        with `superseded=True` facts and pins that a newer version replaced. `older_than` is a number of days or a datetime,
+        exclusive. `session` means exactly that session; without it all of the user's are meant. Without any selector the call
+        is refused, unless `all=True`: all turns of the user. Unknown ids count as nothing. Raises InvalidArgument.
+        """
+        given = None if ids is None else [arguments.string("an id", id_) for id_ in arguments.several("ids", ids)]
+        selective = any(value is not None for value in (ids, session, kinds, older_than, where))
+        if not (selective or arguments.boolean("superseded", superseded) or arguments.boolean("all", all)):
+            raise InvalidArgument(
+                "forget() without a selector would delete all turns of the user; say all=True to do that"
+            )
+        if kinds is None and ids is None:
+            kinds = ("fact", "pinned") if superseded else ("turn",)
+        chosen = filters.build(user=user, session=session, kinds=kinds, where=where)
+        now = self._engine.now()
+        cutoff = None if older_than is None else cutoff_ms("older_than", older_than, now)
+        with self._engine.db.write():
+            rowids = lifecycle.selected(self._engine.db, chosen, ids=given, older_than=cutoff, superseded=superseded)
+            return lifecycle.forget(self._engine.db, rowids, now)
+
+    def expire(self, now: datetime | None = None) -> int:
+        """Delete for good what has passed its TTL, of all users; returns how many versions went.
+
+        Expired memories are invisible at once; this takes them out of the file.
+        """
+        moment = self._engine.now(now)
+        with self._engine.db.write():
+            return lifecycle.forget(self._engine.db, lifecycle.expired(self._engine.db, moment), self._engine.now())
+
+    # -- keep ---------------------------------------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """What the store holds. Reads every row once."""
+        return lookup.stats(self._engine)
+
+    def check(self) -> CheckReport:
+        """Compare the indexes with the memories, and the memories with the rules of the format. Changes nothing.
+
+        Reads everything and builds a second keyword index in memory: about 15 seconds a million memories.
+        """
+        return maintenance.check(self._engine)
+
+    def rebuild(self) -> int:
+        """Write all search indexes again from the memories, in one transaction; returns how many were indexed."""
+        return maintenance.rebuild(self._engine)
+
+    def flush(self) -> int:
+        """Compute the vectors that memories still wait for, in batches of 256; returns how many.
+
+        Memories wait when they were stored without the file's model, by `embedder=False` or on another machine.
+        """
+        return ingest.embed_pending(self._engine)
+
+    def close(self) -> None:
+        """Close the file; the last one to close leaves a single file. Repeating it does nothing."""
+        self._engine.db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._engine.db.closed else ""
+        return f"MemoryStore({self._engine.db.path!r}{state})"
+
+
+def _some(limit: object) -> object:
+    if limit is None:
+        raise InvalidArgument("limit must be a whole number of at least 1, not None")
+    return limit

@@ -1,0 +1,205 @@
+"""What the verbs return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, overload
+
+Kind = Literal["turn", "fact", "pinned", "summary"]
+State = Literal["live", "superseded", "expired", "proposed", "ended"]
+EndReason = Literal["updated", "merged", "invalidated", "conflict_resolved", "system_correction"]
+Outcome = Literal["useful", "dead_end", "corrected"]
+
+KINDS: tuple[Kind, ...] = ("turn", "fact", "pinned", "summary")
+OUTCOMES: tuple[Outcome, ...] = ("useful", "dead_end", "corrected")
+
+
+class MemoryId(str):
+    """The id of a stored memory: a `str` that also says what the call did.
+
+    `created` is False where the statement or key was already there; `superseded` holds the ids of the versions that this one
+    replaced.
+    """
+
+    created: bool
+    superseded: tuple[str, ...]
+
+    def __new__(cls, value: str, *, created: bool = True, superseded: tuple[str, ...] = ()) -> MemoryId:
+        self = super().__new__(cls, value)
+        self.created = created
+        self.superseded = superseded
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One version of a memory.
+
+    `timestamp` is the time that the memory is about (when it was said), `created_at` when it was stored; both aware UTC, like
+    all datetimes here. `expired_at` and `expiration_reason` say when and why a newer version, or nothing, took its place.
+    `score` and `scoring` are set on recalled memories only: `scoring` holds relevance, relevance_norm, recency, feedback,
+    score and found_by.
+    """
+
+    id: str
+    text: str
+    kind: Kind
+    role: str
+    user: str
+    session: str | None
+    turn: int | None
+    timestamp: datetime
+    created_at: datetime
+    expires_at: datetime | None
+    state: State
+    version_number: int
+    total_versions: int
+    expired_at: datetime | None = None
+    expiration_reason: EndReason | None = None
+    replaced_by: str | None = None
+    seen: int = 1
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    previous_versions: tuple[Memory, ...] = ()
+    score: float | None = None
+    scoring: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall(Sequence[Memory]):
+    """Recalled memories, best first.
+
+    `cut_count` memories were left out because the budget was used up; `truncated` also says that the first one alone exceeds
+    it. `token_estimate` is the sum over the texts.
+    """
+
+    memories: tuple[Memory, ...]
+    query: str
+    token_budget: int | None
+    token_estimate: int
+    truncated: bool
+    cut_count: int
+
+    @property
+    def top(self) -> Memory | None:
+        """The best memory, or None."""
+        return self.memories[0] if self.memories else None
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids, best first."""
+        return [memory.id for memory in self.memories]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, best first."""
+        return [memory.text for memory in self.memories]
+
+    @overload
+    def __getitem__(self, index: int) -> Memory: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Memory]: ...
+    def __getitem__(self, index: int | slice) -> Memory | Sequence[Memory]:
+        return self.memories[index]
+
+    def __len__(self) -> int:
+        return len(self.memories)
+
+    def __iter__(self) -> Iterator[Memory]:
+        return iter(self.memories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextBlock:
+    """Text for a prompt, and the memories in it.
+
+    `pinned` is oldest first, `recent` in the order spoken, `retrieved` best first. `token_estimate` is the token count of
+    `text`; it exceeds `token_budget` only if the pinned memories alone do. `truncated` is True when anything was left out for
+    want of room, or the pins exceed the budget; `cut_count` says how many memories were left out.
+    """
+
+    text: str
+    pinned: tuple[Memory, ...]
+    recent: tuple[Memory, ...]
+    retrieved: tuple[Memory, ...]
+    query: str
+    session: str | None
+    token_budget: int | None
+    token_estimate: int
+    truncated: bool
+    cut_count: int
+
+    def __len__(self) -> int:
+        return len(self.pinned) + len(self.recent) + len(self.retrieved)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some memories of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
+
+    items: tuple[Memory, ...]
+    next_cursor: str | None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Memory]:
+        return iter(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """A label for memories, known to the whole store. `count` is how many live memories carry it."""
+
+    name: str
+    description: str
+    count: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """A model whose vectors the file holds. `pending` memories still wait for theirs."""
+
+    name: str
+    dim: int
+    vectors: int
+    pending: int
+    bits: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What a store holds. `live` counts live memories by kind; `size_bytes` is the file without SQLite's sidecars."""
+
+    path: str
+    size_bytes: int
+    format_version: int
+    users: int
+    sessions: int
+    live: Mapping[str, int]
+    superseded: int
+    expired: int
+    ended: int
+    proposed: int
+    forgotten: int
+    feedback: int
+    models: tuple[ModelInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What check() found. `problems` is empty for a sound file."""
+
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems

@@ -1,0 +1,1 @@
+"""Read-only search: filters as SQL, and candidate lists of (rowid, score)."""

@@ -1,0 +1,230 @@
+"""Which memories a verb may see, as one SQL condition that every search uses inside its own query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmem import arguments
+from sqlmem.clock import moment_ms
+from sqlmem.db import Database
+from sqlmem.errors import InvalidArgument, NotFound
+from sqlmem.records import Kind
+from sqlmem.store import scopes
+from sqlmem.store.memories import array
+
+OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains")
+
+_COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_KNOWN_CATEGORIES = "select name from category order by name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Checked arguments of a verb. Times are milliseconds; `after` and `before` leave their own moment out."""
+
+    user: str = ""
+    session: str | None = None
+    all_users: bool = False
+    kinds: tuple[Kind, ...] | None = None
+    categories: tuple[str, ...] | None = None
+    where: tuple[tuple[str, str, Any], ...] = ()
+    after: int | None = None
+    before: int | None = None
+    include_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on `memory m`.
+
+    `scope_sql` is its part that bounds the scope, `scope_words` the keyword index's words for it (None for no limit).
+    """
+
+    sql: str
+    bindings: Mapping[str, Any]
+    scope_sql: str
+    scope_words: tuple[str, ...] | None
+    live_only: bool
+
+
+def build(
+    *,
+    user: object = "",
+    session: object = None,
+    all_users: object = False,
+    kinds: object = None,
+    categories: object = None,
+    where: object = None,
+    after: object = None,
+    before: object = None,
+    include_superseded: object = False,
+) -> Filter:
+    """Check a verb's filter arguments. Raises InvalidArgument."""
+    if arguments.boolean("all_users", all_users) and (user != "" or session is not None):
+        raise InvalidArgument("all_users=True looks at everything; leave user and session out")
+    return Filter(
+        user=arguments.name("user", user, empty=True),
+        session=None if session is None else arguments.name("session", session),
+        all_users=bool(all_users),
+        kinds=None if kinds is None else arguments.kinds(kinds),
+        categories=None
+        if categories is None
+        else tuple(_category(item) for item in arguments.several("categories", categories)),
+        where=() if where is None else tuple(_terms(where)),
+        after=None if after is None else moment_ms("after", after),
+        before=None if before is None else moment_ms("before", before),
+        include_superseded=arguments.boolean("include_superseded", include_superseded),
+    )
+
+
+def condition(db: Database, chosen: Filter, now: int, *, exclude: Iterable[int] = ()) -> Condition | None:
+    """The condition for what `chosen` lets through at `now`, without the rowids `exclude`.
+
+    None when nothing was ever stored in the scope. Raises NotFound for an unknown category.
+    """
+    check_categories(db, chosen.categories or ())
+    scope = _scope(db, chosen)
+    if scope is None:
+        return None
+    scope_sql, words, bound = scope
+    parts = [scope_sql, *_state(chosen), *_attributes(chosen, bound)]
+    excluded = list(exclude)
+    if excluded:
+        bound["exclude"] = array(excluded)
+        parts.append("m.rowid not in (select value from json_each(:exclude))")
+    bound["now"] = now
+    return Condition(" and ".join(parts), bound, scope_sql, words, not chosen.include_superseded)
+
+
+def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, dict[str, Any]] | None:
+    if chosen.all_users:
+        return "true", None, {}
+    base = scopes.find(db, chosen.user, None)
+    if base is None:
+        return None
+    if chosen.session is None:
+        return "m.scope in (select id from scope where user = :user)", (f"u{base.id}",), {"user": chosen.user}
+    bound = {"base": base.id}
+    session = scopes.find(db, chosen.user, chosen.session)
+    if session is None:
+        return "m.scope = :base", (f"w{base.id}",), {**bound}
+    return "m.scope in (:base, :scope)", (f"w{base.id}", f"s{session.id}"), {**bound, "scope": session.id}
+
+
+def _state(chosen: Filter) -> list[str]:
+    ended = "(m.ended_at is null or m.ended_by is not null)" if chosen.include_superseded else "m.ended_at is null"
+    return [ended, "m.proposed = 0", "(m.expires_at is null or m.expires_at > :now)"]
+
+
+def _attributes(chosen: Filter, bound: dict[str, Any]) -> list[str]:
+    parts = []
+    if chosen.kinds is not None:
+        bound["kinds"] = array(chosen.kinds)
+        parts.append("m.kind in (select value from json_each(:kinds))")
+    if chosen.categories is not None:
+        bound["categories"] = array(chosen.categories)
+        parts.append(
+            "exists (select 1 from memory_category mc join category c on c.id = mc.category"
+            " where mc.memory = m.rowid and c.name in (select value from json_each(:categories)))"
+        )
+    if chosen.after is not None:
+        bound["after"] = chosen.after
+        parts.append("m.at > :after")
+    if chosen.before is not None:
+        bound["before"] = chosen.before
+        parts.append("m.at < :before")
+    parts.extend(metadata_sql(chosen.where, bound))
+    return parts
+
+
+def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any]) -> list[str]:
+    """Conditions on `m.metadata`, their values put into `bound`.
+
+    A missing key equals nothing, so `ne` and `nin` let it through. Values compare within their own type only: 1 is not "1".
+    """
+    parts = []
+    for number, (key, operator, value) in enumerate(where):
+        name = f"where{number}"
+        bound[f"{name}_key"] = key
+        negated = operator in ("ne", "nin")
+        test = _test(operator, value, name, bound)
+        parts.append(
+            f"{'not ' if negated else ''}exists (select 1 from json_each(m.metadata) j where j.key = :{name}_key and {test})"
+        )
+    return parts
+
+
+def _test(operator: str, value: Any, name: str, bound: dict[str, Any]) -> str:
+    if operator in ("in", "nin"):
+        tests = [_equal(item, f"{name}_{place}", bound) for place, item in enumerate(value)]
+        return f"({' or '.join(tests) or 'false'})"
+    if operator in _COMPARISONS:
+        bound[name] = value
+        kind = "j.type = 'text'" if isinstance(value, str) else "j.type in ('integer', 'real')"
+        return f"{kind} and j.atom {_COMPARISONS[operator]} :{name}"
+    if operator == "contains":
+        inside = _equal(value, name, bound).replace("j.", "e.")
+        element = f"j.type = 'array' and exists (select 1 from json_each(j.value) e where {inside})"
+        return (
+            f"({element} or j.type = 'text' and instr(j.atom, :{name}))" if isinstance(value, str) else f"({element})"
+        )
+    return _equal(value, name, bound)
+
+
+def _equal(value: Any, name: str, bound: dict[str, Any]) -> str:
+    if value is None:
+        return "j.type = 'null'"
+    if isinstance(value, bool):
+        return f"j.type = '{str(value).lower()}'"
+    bound[name] = value
+    return f"j.atom = :{name} and j.type {'=' if isinstance(value, str) else 'in'} " + (
+        "'text'" if isinstance(value, str) else "('integer', 'real')"
+    )
+
+
+def _terms(where: object) -> Iterable[tuple[str, str, Any]]:
+    if not isinstance(where, Mapping):
+        raise InvalidArgument(f"where must be a mapping of metadata keys, not {where!r}")
+    for key, wanted in where.items():
+        arguments.string("a key of where", key)
+        tests = wanted if isinstance(wanted, Mapping) else {"eq": wanted}
+        for operator, value in tests.items():
+            if operator not in OPERATORS:
+                raise InvalidArgument(f"where[{key!r}] has the operator {operator!r}; known are {', '.join(OPERATORS)}")
+            yield key, operator, _operand(key, operator, value)
+
+
+def _operand(key: str, operator: str, value: object) -> Any:
+    if operator in ("in", "nin"):
+        return [_scalar(key, item) for item in arguments.several(f"where[{key!r}][{operator!r}]", value)]
+    _scalar(key, value)
+    if operator in _COMPARISONS and (value is None or isinstance(value, bool)):
+        raise InvalidArgument(f"where[{key!r}][{operator!r}] must be a number or a string, not {value!r}")
+    return value
+
+
+def _scalar(key: str, value: object) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return arguments.string(f"where[{key!r}]", value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidArgument(f"where[{key!r}] is outside the 64-bit range")
+    return value if isinstance(value, int) else arguments.number(f"where[{key!r}]", value, least=float("-inf"))
+
+
+def _category(value: object) -> str:
+    return arguments.string("a category", value)
+
+
+def check_categories(db: Database, names: Iterable[str]) -> None:
+    """Raise NotFound if one of `names` is no category, naming those that are."""
+    wanted = set(names)
+    if not wanted:
+        return
+    known = [row[0] for row in db.rows(_KNOWN_CATEGORIES)]
+    unknown = sorted(wanted - set(known))
+    if unknown:
+        raise NotFound(f"unknown categories: {', '.join(unknown)}; known are: {', '.join(known) or 'none'}")

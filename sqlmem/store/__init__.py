@@ -1,0 +1,1 @@
+"""All writes to the file: rows, and the indexes that follow them."""

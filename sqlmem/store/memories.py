@@ -1,0 +1,252 @@
+"""Rows of the table `memory`, and the `Memory` records that callers see."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlmem.clock import from_ms
+from sqlmem.db import Database
+from sqlmem.records import EndReason, Kind, Memory, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    """A version to store. Times are milliseconds. `chain` None starts a chain."""
+
+    id: str
+    scope: int
+    kind: Kind
+    role: str
+    turn: int | None
+    text: str
+    at: int
+    created_at: int
+    expires_at: int | None
+    metadata: str
+    chain: int | None = None
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A version as it lies in the file."""
+
+    rowid: int
+    id: str
+    scope: int
+    kind: Kind
+    role: str
+    turn: int | None
+    text: str
+    at: int
+    created_at: int
+    expires_at: int | None
+    chain: int
+    version: int
+    ended_at: int | None
+    end_reason: EndReason | None
+    ended_by: int | None
+    proposed: int
+    seen: int
+    metadata: str
+
+
+COLUMNS = (
+    "rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, "
+    "ended_at, end_reason, ended_by, proposed, seen, metadata"
+)
+_BY_ID = f"select {COLUMNS} from memory where id = :id"
+_BY_ROWIDS = f"select {COLUMNS} from memory where rowid in (select value from json_each(:rowids))"
+_HEAD = f"select {COLUMNS} from memory where chain = :chain and ended_at is null and proposed = 0"
+_CHAIN = f"select {COLUMNS} from memory where chain in (select value from json_each(:chains)) order by chain, version"
+_ADD = """
+insert into memory (rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, digest, metadata)
+values (:rowid, :id, :scope, :kind, :role, :turn, :text, :at, :created_at, :expires_at, coalesce(:chain, :rowid), :version,
+        :digest, :metadata)
+"""
+_LAST_ROWID = "select coalesce((select seq from sqlite_sequence where name = 'memory'), 0)"
+_REPEATED = f"""
+select {COLUMNS} from memory
+ where scope = :scope and digest = :digest and ended_at is null and proposed = 0 and text = :text
+   and (expires_at is null or expires_at > :now)
+ order by rowid limit 1
+"""
+_SEEN = "update memory set seen = seen + 1 where rowid = :rowid"
+_KEYED = f"""
+select {COLUMNS} from memory where rowid = (select memory from memory_key where user = :user and key = :key)
+"""
+_ADD_KEY = "insert into memory_key (user, key, memory) values (:user, :key, :memory)"
+_FORGOTTEN = "select 1 from tombstone where id = :id"
+_CATEGORIES = """
+select mc.memory, c.name from memory_category mc join category c on c.id = mc.category
+ where mc.memory in (select value from json_each(:rowids)) order by c.name
+"""
+_SOURCES = """
+select l.src, coalesce(m.id, t.id) from link l left join memory m on m.rowid = l.dst left join tombstone t on t.rowid = l.dst
+ where l.rel in ('consolidated_from', 'extracted_from', 'merged_from') and l.src in (select value from json_each(:rowids))
+ order by l.dst
+"""
+_LENGTHS = """
+select chain, max(version) from (
+    select chain, version from memory where chain in (select value from json_each(:chains))
+    union all
+    select chain, version from tombstone where chain in (select value from json_each(:chains))
+) group by chain
+"""
+_SUCCESSORS = """
+select rowid, id from memory where rowid in (select value from json_each(:rowids))
+union all
+select rowid, id from tombstone where rowid in (select value from json_each(:rowids))
+"""
+_SCOPES = "select id, user, session from scope where id in (select value from json_each(:ids))"
+
+
+def array(values: Iterable[object]) -> str:
+    """`values` as one bound parameter for `json_each`."""
+    return json.dumps(list(values), ensure_ascii=False)
+
+
+def digest(text: str) -> int:
+    """A 64-bit digest of `text`, as SQLite's signed integer."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def add(db: Database, new: NewMemory) -> int:
+    """Store a version and return its rowid. The indexes are the caller's to update, in the same transaction."""
+    rowid = next_rowid(db)
+    stated = None if new.kind == "turn" else digest(new.text)
+    db.execute(_ADD, {**asdict(new), "rowid": rowid, "digest": stated})
+    return rowid
+
+
+def next_rowid(db: Database) -> int:
+    """The rowid that the next `add()` of this transaction will use."""
+    number: int = db.value(_LAST_ROWID) + 1
+    return number
+
+
+def by_id(db: Database, id_: str) -> Stored | None:
+    """The version with this id, whatever its state."""
+    row = db.row(_BY_ID, {"id": id_})
+    return None if row is None else Stored(*row)
+
+
+def by_rowids(db: Database, rowids: Iterable[int]) -> dict[int, Stored]:
+    """The versions with these rowids, by rowid."""
+    return {row[0]: Stored(*row) for row in db.rows(_BY_ROWIDS, {"rowids": array(rowids)})}
+
+
+def head(db: Database, chain: int) -> Stored | None:
+    """The chain's newest version if it has not ended. It may have expired."""
+    row = db.row(_HEAD, {"chain": chain})
+    return None if row is None else Stored(*row)
+
+
+def chain(db: Database, number: int) -> list[Stored]:
+    """The versions of a chain that are still held, oldest first."""
+    return [Stored(*row) for row in db.rows(_CHAIN, {"chains": array([number])})]
+
+
+def repeated(db: Database, scope: int, text: str, now: int) -> Stored | None:
+    """The live statement of this scope with exactly this text."""
+    row = db.row(_REPEATED, {"scope": scope, "digest": digest(text), "text": text, "now": now})
+    return None if row is None else Stored(*row)
+
+
+def count_seen(db: Database, rowid: int) -> None:
+    """Note that the statement was made again."""
+    db.execute(_SEEN, {"rowid": rowid})
+
+
+def keyed(db: Database, user: str, key: str) -> Stored | None:
+    """The version that was stored under the user's `key`."""
+    row = db.row(_KEYED, {"user": user, "key": key})
+    return None if row is None else Stored(*row)
+
+
+def add_key(db: Database, user: str, key: str, rowid: int) -> None:
+    """Let `key` name this memory."""
+    db.execute(_ADD_KEY, {"user": user, "key": key, "memory": rowid})
+
+
+def was_forgotten(db: Database, id_: str) -> bool:
+    """Whether a memory with this id was once here."""
+    return db.value(_FORGOTTEN, {"id": id_}) is not None
+
+
+def state(stored: Stored, now: int) -> State:
+    """The state of a version at `now`; expiry is computed, never stored."""
+    if stored.proposed:
+        return "proposed"
+    if stored.ended_at is not None:
+        return "ended" if stored.ended_by is None else "superseded"
+    return "expired" if stored.expires_at is not None and stored.expires_at <= now else "live"
+
+
+def records(
+    db: Database,
+    stored: Sequence[Stored],
+    now: int,
+    *,
+    previous: bool = False,
+    scoring: Mapping[int, Mapping[str, Any]] | None = None,
+) -> list[Memory]:
+    """The records of `stored`, in its order: what callers see. `previous` adds the earlier versions of each."""
+    rowids = array(item.rowid for item in stored)
+    categories, sources = _grouped(db, _CATEGORIES, rowids), _grouped(db, _SOURCES, rowids)
+    lengths: dict[int, int] = dict(db.rows(_LENGTHS, {"chains": array({item.chain for item in stored})}))
+    successors: dict[int, str] = dict(
+        db.rows(_SUCCESSORS, {"rowids": array({item.ended_by for item in stored if item.ended_by is not None})})
+    )
+    scopes = {row[0]: row[1:] for row in db.rows(_SCOPES, {"ids": array({item.scope for item in stored})})}
+    earlier = _earlier(db, stored, now) if previous else {}
+    return [
+        Memory(
+            id=item.id,
+            text=item.text,
+            kind=item.kind,
+            role=item.role,
+            user=scopes[item.scope][0],
+            session=scopes[item.scope][1],
+            turn=item.turn,
+            timestamp=from_ms(item.at),
+            created_at=from_ms(item.created_at),
+            expires_at=None if item.expires_at is None else from_ms(item.expires_at),
+            state=state(item, now),
+            version_number=item.version,
+            total_versions=lengths[item.chain],
+            expired_at=None if item.ended_at is None else from_ms(item.ended_at),
+            expiration_reason=item.end_reason,
+            replaced_by=None if item.ended_by is None else successors.get(item.ended_by),
+            seen=item.seen,
+            metadata=json.loads(item.metadata),
+            categories=categories.get(item.rowid, ()),
+            sources=sources.get(item.rowid, ()),
+            previous_versions=tuple(
+                memory for memory in earlier.get(item.chain, ()) if memory.version_number < item.version
+            ),
+            score=scoring[item.rowid]["score"] if scoring else None,
+            scoring=scoring[item.rowid] if scoring else None,
+        )
+        for item in stored
+    ]
+
+
+def _grouped(db: Database, sql: str, rowids: str) -> dict[int, tuple[str, ...]]:
+    groups: dict[int, tuple[str, ...]] = {}
+    for rowid, value in db.rows(sql, {"rowids": rowids}):
+        groups[rowid] = (*groups.get(rowid, ()), value)
+    return groups
+
+
+def _earlier(db: Database, stored: Sequence[Stored], now: int) -> dict[int, list[Memory]]:
+    chains = array({item.chain for item in stored if item.version > 1})
+    versions = [Stored(*row) for row in db.rows(_CHAIN, {"chains": chains})]
+    by_chain: dict[int, list[Memory]] = {}
+    for version, memory in zip(versions, records(db, versions, now) if versions else [], strict=True):
+        by_chain.setdefault(version.chain, []).append(memory)
+    return by_chain

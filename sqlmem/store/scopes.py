@@ -1,0 +1,69 @@
+"""Scopes: one for each user, one for each session of a user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlmem.db import Database
+
+_FIND = "select id, session from scope where user = :user and coalesce(session, '') in ('', :session)"
+_ADD = "insert into scope (user, session, created_at) values (:user, :session, :now) returning id"
+_USER_OF = "select user, session from scope where id = :id"
+_NEXT_TURN = "select next_turn from scope where id = :id"
+_RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a memory belongs. `base` is the user's own scope, and `id` itself for a memory without a session."""
+
+    id: int
+    base: int
+
+    @property
+    def terms(self) -> str:
+        """The words that mark this scope's memories in the keyword index (see schema/fts.sql)."""
+        wide = f" w{self.base}" if self.id == self.base else ""
+        return f"u{self.base} s{self.id}{wide}"
+
+
+def find(db: Database, user: str, session: str | None) -> Scope | None:
+    """The scope of (user, session), or None if nothing was ever stored there."""
+    ids = {name: id_ for id_, name in db.rows(_FIND, {"user": user, "session": session or ""})}
+    if None not in ids or session not in ids:
+        return None
+    return Scope(ids[session], ids[None])
+
+
+def ensure(db: Database, user: str, session: str | None, now: int) -> Scope:
+    """The scope of (user, session), created where it is missing, its user's with it."""
+    found = find(db, user, session)
+    if found is not None:
+        return found
+    for name in dict.fromkeys((None, session)):
+        if name is None and find(db, user, None):
+            continue
+        db.rows(_ADD, {"user": user, "session": name, "now": now})
+    created = find(db, user, session)
+    assert created is not None
+    return created
+
+
+def of_memory(db: Database, scope_id: int) -> Scope:
+    """The scope with the id `scope_id`, as a stored memory names it."""
+    row = db.row(_USER_OF, {"id": scope_id})
+    assert row is not None, "foreign keys keep every memory's scope"
+    scope = find(db, row[0], row[1])
+    assert scope is not None
+    return scope
+
+
+def next_turn(db: Database, scope_id: int) -> int:
+    """The number for the next turn: above every number that was ever given here, forgotten turns included."""
+    number: int = db.value(_NEXT_TURN, {"id": scope_id})
+    return number
+
+
+def raise_turn(db: Database, scope_id: int, turn: int) -> None:
+    """Note that `turn` is taken, so that it is never given again."""
+    db.execute(_RAISE_TURN, {"id": scope_id, "turn": turn})
