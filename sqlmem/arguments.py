@@ -72,9 +72,7 @@ def number(argument: str, value: object, *, least: float, most: float = math.inf
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidArgument(f"{argument} must be a finite number, not {value!r}")
     if not (least < value if above else least <= value) or value > most:
-        bounds = f"{'above' if above else 'at least'} {least:g}" + (
-            "" if most == math.inf else f" and at most {most:g}"
-        )
+        bounds = f"{'above' if above else 'at least'} {least:g}" + ("" if most == math.inf else f" and at most {most:g}")
         raise InvalidArgument(f"{argument} must be {bounds}, not {value!r}")
     return float(value)
 
@@ -120,3 +118,8 @@ def metadata(value: object) -> str:
     if unstorable(encoded) is not None:
         raise InvalidArgument("metadata holds half a surrogate pair, which cannot be stored; remove or replace it")
     return encoded
+
+
+def category_names(value: object) -> tuple[str, ...]:
+    """Names of categories, each once. Whether the store knows them is for the caller to check."""
+    return tuple(dict.fromkeys(string("a category", item) for item in several("categories", value)))

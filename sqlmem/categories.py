@@ -35,9 +35,7 @@ class Categories:
         with self._engine.db.write():
             if self._engine.db.row("select 1 from category where name = ?", (name,)):
                 raise AlreadyExists(f"the category {name!r} is already there; nothing was written")
-            self._engine.db.execute(
-                "insert into category (name, description, created_at) values (?, ?, ?)", (name, said, now)
-            )
+            self._engine.db.execute("insert into category (name, description, created_at) values (?, ?, ?)", (name, said, now))
 
     def list(self) -> builtins.list[Category]:
         """All categories by name, with the number of live memories that carry each."""

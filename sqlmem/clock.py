@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from sqlmem.errors import CallbackError, InvalidArgument
 
@@ -68,6 +69,29 @@ def days_ms(name: str, value: object, *, positive: bool = False) -> int:
     return max(1, round(value * DAY_MS)) if positive else round(value * DAY_MS)
 
 
+Ttl = int | Literal["forever"] | None
+"""A checked TTL: milliseconds, "forever", or None where the caller gave none."""
+
+
+def ttl(days: object) -> Ttl:
+    """The argument `ttl_days`: a number of days above 0, math.inf for ever, or None."""
+    if days is None:
+        return None
+    return "forever" if days == float("inf") else days_ms("ttl_days", days, positive=True)
+
+
+def expiry(at: int, lifetime: Ttl, *, otherwise: int | None) -> int | None:
+    """When a memory of the time `at` expires; `otherwise` is the lifetime where none was given, None for ever."""
+    if lifetime is None:
+        lifetime = otherwise
+    if lifetime is None or lifetime == "forever":
+        return None
+    if at + lifetime > _LATEST_MS:
+        raise InvalidArgument("ttl_days reaches beyond the year 9999; leave it out to keep the memory")
+    return at + lifetime
+
+
+_LATEST_MS = 253_402_300_799_999  # the end of year 9999, the last that a datetime can hold
 _MOST_DAYS = 1_000_000  # about 2,700 years, so that every sum stays a datetime
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"

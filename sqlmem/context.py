@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlmem import ingest
+from sqlmem import encoding
 from sqlmem import recall as recalling
 from sqlmem.clock import from_ms
 from sqlmem.engine import Engine
@@ -33,7 +33,7 @@ select {_COLUMNS} from memory m
 
 def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
     """Pins, then recent turns, then what is relevant, as far as the budget goes."""
-    ingest.embed_pending(engine, limit=recalling.EMBED_FIRST)
+    encoding.embed_pending(engine.db, engine.encoder, limit=recalling.EMBED_FIRST)
     vector = recalling.encode(engine, asked)
     with engine.db.read():
         pins = _pins(engine, asked)
@@ -75,6 +75,7 @@ class Draft:
     recent: list[Stored] = field(default_factory=list)
     relevant: list[Ranked] = field(default_factory=list)
     _at_most: int = 0
+    _exact: bool = True
     _around: int = 0
 
     def __post_init__(self) -> None:
@@ -131,7 +132,8 @@ class Draft:
         tokens = self.count(_line(stored))
         if self._at_most + tokens + 1 + self._around <= self.budget:
             return True
-        self._at_most = self.count(self.text())
+        if not self._exact:
+            self._at_most, self._exact = self.count(self.text()), True
         # Joining a line to a text may save a token at the seam, hardly more.
         return self._at_most + tokens - 2 <= self.budget
 
@@ -140,11 +142,12 @@ class Draft:
         if self.budget is None:
             return True
         at_most = self._at_most + self.count(_line(stored)) + 1 + self._around
-        if at_most > self.budget:
+        exact = at_most > self.budget
+        if exact:
             at_most = self.count(self.text())
         if at_most > self.budget:
             return False
-        self._at_most = at_most
+        self._at_most, self._exact = at_most, exact
         return True
 
 
@@ -191,9 +194,7 @@ def _dated(chosen: Sequence[Stored]) -> list[str]:
     """Lines of the relevant memories: statements first, then turns in order of time, each day of a session under its date."""
     lines = [_line(stored) for stored in chosen if stored.kind != "turn"]
     days: dict[tuple[int, str], list[Stored]] = {}
-    for stored in sorted(
-        (item for item in chosen if item.kind == "turn"), key=lambda item: (item.at, item.turn, item.rowid)
-    ):
+    for stored in sorted((item for item in chosen if item.kind == "turn"), key=lambda item: (item.at, item.turn, item.rowid)):
         days.setdefault((stored.scope, _date(stored)), []).append(stored)
     for (_, date), turns in days.items():
         lines += [f"{date}:", *map(_line, turns)]

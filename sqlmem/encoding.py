@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 Said = tuple[str, str]  # role, text
 
+# One transaction and one parallel embedding run in a bulk write: large enough to make the commit cheap, small enough to leave
+# the lock to others and to lose little when a long import is stopped.
+BATCH = 256
+
+_WAITING = """
+select m.rowid, m.role, m.text from pending p join memory m on m.rowid = p.memory where p.model = :model limit :limit
+"""
 _ANY_MEMORY = "select 1 from memory limit 1"
 
 
@@ -48,6 +55,25 @@ class Encoder:
     def model(self, db: Database) -> Model | None:
         """The file's row for this embedder, as it is now."""
         return next((model for model in models.held(db) if model.name == self.name), None)
+
+
+def embed_pending(db: Database, encoder: Encoder | None, *, limit: int | None = None) -> int:
+    """Give vectors to memories that wait for them, in batches; returns to how many. Does nothing without an embedder."""
+    if encoder is None or db.read_only:
+        return 0
+    done = 0
+    while limit is None or done < limit:
+        model = encoder.model(db)
+        if model is None:
+            break
+        waiting = db.rows(_WAITING, {"model": model.id, "limit": BATCH if limit is None else min(BATCH, limit - done)})
+        if not waiting:
+            break
+        codes = encoder.documents([(role, text) for _, role, text in waiting])
+        with db.write():
+            vector_index.settle(db, model, dict(zip((row[0] for row in waiting), codes, strict=True)))
+        done += len(waiting)
+    return done
 
 
 def bind(db: Database, embedder: object, now: int) -> Encoder | None:

@@ -13,12 +13,11 @@ from sqlmem.store import keyword_index, memories, scopes, vector_index
 from sqlmem.store.memories import NewMemory, Stored, array
 from sqlmem.store.vector_index import Codes
 
-_END = (
-    "update memory set ended_at = :at, end_reason = :reason, ended_by = :by where rowid = :rowid and ended_at is null"
-)
+_END = "update memory set ended_at = :at, end_reason = :reason, ended_by = :by where rowid = :rowid and ended_at is null"
 _LINK = "insert into link (src, dst, rel) values (:src, :dst, 'supersedes')"
 _CATEGORISE = """
-insert into memory_category (memory, category) select :memory, id from category where name in (select value from json_each(:names))
+insert into memory_category (memory, category)
+select :memory, id from category where name in (select value from json_each(:names))
 """
 _COPY_CATEGORIES = (
     "insert into memory_category (memory, category) select :new, category from memory_category where memory = :old"
@@ -92,9 +91,7 @@ def expired(db: Database, now: int) -> list[int]:
     return [row[0] for row in db.rows(_EXPIRED, {"now": now})]
 
 
-def selected(
-    db: Database, chosen: Filter, *, ids: Sequence[str] | None, older_than: int | None, superseded: bool
-) -> list[int]:
+def selected(db: Database, chosen: Filter, *, ids: Sequence[str] | None, older_than: int | None, superseded: bool) -> list[int]:
     """The versions that forget()'s arguments name, in every state: a text that is to go must go from the past as well.
 
     `older_than` is a moment in milliseconds. An id names its memory whatever its user.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from sqlmem import arguments
 from sqlmem.engine import Engine
-from sqlmem.errors import InvalidArgument, NotFound
+from sqlmem.errors import InvalidArgument
 from sqlmem.records import KINDS, Memory, ModelInfo, Page, Stats
 from sqlmem.search import filters
 from sqlmem.search.filters import Filter
@@ -46,23 +46,13 @@ select (select count(*) from scope where session is null), (select count(*) from
 def get(engine: Engine, id_: object) -> Memory:
     """One version by id, in whatever state, with its earlier versions."""
     with engine.db.read():
-        return memories.records(engine.db, [existing(engine, id_)], engine.now(), previous=True)[0]
+        return memories.records(engine.db, [memories.required(engine.db, id_)], engine.now(), previous=True)[0]
 
 
 def history(engine: Engine, id_: object) -> list[Memory]:
     """All versions that are still held of the chain that `id_` belongs to, oldest first."""
     with engine.db.read():
-        return memories.records(engine.db, memories.chain(engine.db, existing(engine, id_).chain), engine.now())
-
-
-def existing(engine: Engine, id_: object) -> Stored:
-    """The version with this id. Raises NotFound, which says whether it was ever there."""
-    checked = arguments.string("id", id_)
-    stored = memories.by_id(engine.db, checked)
-    if stored is None:
-        gone = "was forgotten" if memories.was_forgotten(engine.db, checked) else "is not in this store"
-        raise NotFound(f"the memory {checked!r} {gone}")
-    return stored
+        return memories.records(engine.db, memories.chain(engine.db, memories.required(engine.db, id_).chain), engine.now())
 
 
 def page(engine: Engine, chosen: Filter, *, limit: object, cursor: object, previous: object) -> Page:

@@ -66,9 +66,7 @@ def _vectors(engine: Engine, model: Model) -> list[str]:
         " and not exists (select 1 from pending p where p.memory = m.rowid and p.model = ?)",
         (model.id,),
     )
-    extra = db.value(
-        f"select count(*) from {model.table} v where not exists (select 1 from memory m where m.rowid = v.id)"
-    )
+    extra = db.value(f"select count(*) from {model.table} v where not exists (select 1 from memory m where m.rowid = v.id)")
     problems = [f"{lost} memories have no vector of {model.name}"] if lost else []
     if extra:
         problems.append(f"{extra} vectors of {model.name} belong to no memory")

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sqlmem import arguments, encoding, engine, ingest, lifecycle, lookup, maintenance, recall, schema
+from sqlmem import arguments, encoding, engine, ingest, lifecycle, lookup, maintenance, recall, revise, schema
 from sqlmem import context as contexts
 from sqlmem.categories import Categories
 from sqlmem.clock import Clock, cutoff_ms, read, system_clock
@@ -368,7 +368,7 @@ class MemoryStore:
         as `correct()` does, in the same transaction, and its id is returned. Superseded versions may be graded too.
         Raises InvalidArgument, NotFound, EmbeddingError.
         """
-        return ingest.feedback(self._engine, id, outcome, correction, timestamp)
+        return revise.feedback(self._engine, id, outcome, correction, timestamp)
 
     def correct(
         self,
@@ -388,7 +388,7 @@ class MemoryStore:
         TTL counts from there (math.inf removes it). If nothing would change, the live version's id comes back with `created`
         False. Raises InvalidArgument, NotFound (also when no version is live), EmbeddingError.
         """
-        return ingest.correct(
+        return revise.correct(
             self._engine,
             id,
             text=text,
@@ -423,9 +423,7 @@ class MemoryStore:
         given = None if ids is None else [arguments.string("an id", id_) for id_ in arguments.several("ids", ids)]
         selective = any(value is not None for value in (ids, session, kinds, older_than, where))
         if not (selective or arguments.boolean("superseded", superseded) or arguments.boolean("all", all)):
-            raise InvalidArgument(
-                "forget() without a selector would delete all turns of the user; say all=True to do that"
-            )
+            raise InvalidArgument("forget() without a selector would delete all turns of the user; say all=True to do that")
         if kinds is None and ids is None:
             kinds = ("fact", "pinned") if superseded else ("turn",)
         chosen = filters.build(user=user, session=session, kinds=kinds, where=where)
@@ -466,7 +464,7 @@ class MemoryStore:
 
         Memories wait when they were stored without the file's model, by `embedder=False` or on another machine.
         """
-        return ingest.embed_pending(self._engine)
+        return encoding.embed_pending(self._engine.db, self._engine.encoder)
 
     def close(self) -> None:
         """Close the file; the last one to close leaves a single file. Repeating it does nothing."""
@@ -475,9 +473,7 @@ class MemoryStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def __repr__(self) -> str:

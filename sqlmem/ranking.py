@@ -93,9 +93,7 @@ def recency(at: int, now: int, half_life_ms: float) -> float:
 def named_speaker(query: str, roles: Iterable[str]) -> str | None:
     """The one role that the question names by all its words, or None if it names none or several."""
     asked = set(re.findall(r"\w+", query.lower()))
-    named = [
-        role for role in roles if texts.speaker(role) and asked.issuperset(re.findall(r"\w+", role.lower()) or [""])
-    ]
+    named = [role for role in roles if texts.speaker(role) and asked.issuperset(re.findall(r"\w+", role.lower()) or [""])]
     return named[0] if len(named) == 1 else None
 
 
@@ -144,11 +142,7 @@ def _base(candidates: Sequence[Candidate], anchor: float, has_vectors: bool) -> 
     base = {}
     for candidate in candidates:
         keyword = candidate.bm25 / strongest if strongest > 0 else 0.0
-        near = (
-            (candidate.cosine - anchor) / (nearest - anchor)
-            if candidate.cosine is not None and nearest > anchor
-            else 0.0
-        )
+        near = (candidate.cosine - anchor) / (nearest - anchor) if candidate.cosine is not None and nearest > anchor else 0.0
         base[candidate.stored.rowid] = share * near + (1 - share) * keyword
     return base
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlmem import arguments, ingest, ranking
+from sqlmem import arguments, encoding, ranking
 from sqlmem import text as texts
 from sqlmem.clock import DAY_MS
 from sqlmem.engine import Engine, half_life, recency
@@ -90,12 +90,8 @@ def question(
         limit=None if limit is None else arguments.integer("limit", limit, least=1),
         token_budget=arguments.budget(token_budget),
         score_gap=None if score_gap is None else arguments.number("score_gap", score_gap, least=0, most=1, above=True),
-        min_relevance=None
-        if min_relevance is None
-        else arguments.number("min_relevance", min_relevance, least=0, most=1),
-        half_life_days=options.half_life_days
-        if half_life_days is None
-        else half_life("half_life_days", half_life_days),
+        min_relevance=None if min_relevance is None else arguments.number("min_relevance", min_relevance, least=0, most=1),
+        half_life_days=options.half_life_days if half_life_days is None else half_life("half_life_days", half_life_days),
         recency_weight=0.0 if relevance_only else weight,
         feedback_weight=0.0 if relevance_only else options.feedback_weight,
     )
@@ -103,7 +99,7 @@ def question(
 
 def recall(engine: Engine, asked: Question) -> Recall:
     """The best memories for a question: first the gap, then the limit, then the budget cuts."""
-    ingest.embed_pending(engine, limit=EMBED_FIRST)
+    encoding.embed_pending(engine.db, engine.encoder, limit=EMBED_FIRST)
     vector = encode(engine, asked)
     with engine.db.read():
         ranked = rank(engine, asked, vector)
@@ -131,9 +127,7 @@ def rank(engine: Engine, asked: Question, vector: Any, *, exclude: Iterable[int]
         return []
     found = _relevant(engine, asked, vector, condition) if asked.query else _recent(engine, asked, condition)
     graded = _feedback(engine, found, asked.now)
-    ranked = [
-        _blend(engine, asked, stored, relevance, graded.get(rowid, 0.0)) for rowid, (stored, relevance) in found.items()
-    ]
+    ranked = [_blend(engine, asked, stored, relevance, graded.get(rowid, 0.0)) for rowid, (stored, relevance) in found.items()]
     ranked.sort(key=lambda item: (item.score, item.stored.at, item.stored.id), reverse=True)
     if asked.min_relevance is not None:
         ranked = [item for item in ranked if item.scoring["relevance"] >= asked.min_relevance]

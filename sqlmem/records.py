@@ -27,6 +27,7 @@ class MemoryId(str):
     superseded: tuple[str, ...]
 
     def __new__(cls, value: str, *, created: bool = True, superseded: tuple[str, ...] = ()) -> MemoryId:
+        """Wrap the id `value`."""
         self = super().__new__(cls, value)
         self.created = created
         self.superseded = superseded

@@ -103,9 +103,7 @@ def _is_current(db: Database) -> bool:
     try:
         application_id, version = db.value("pragma application_id"), _version(db)
     except Corrupt as error:
-        raise NotASqlmemFile(
-            f"{db.path} is damaged or not an SQLite database; it was not touched", path=db.path
-        ) from error
+        raise NotASqlmemFile(f"{db.path} is damaged or not an SQLite database; it was not touched", path=db.path) from error
     if application_id != APPLICATION_ID:
         if application_id != 0 or db.value("select count(*) from sqlite_schema"):
             raise _foreign(db.path)

@@ -58,9 +58,7 @@ def readable(query: str) -> str:
     return _UNSTORABLE.sub(" ", query)
 
 
-GENERIC_ROLES = frozenset(
-    {"user", "assistant", "system", "tool", "developer", "human", "ai", "bot", "model", "summary"}
-)
+GENERIC_ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "human", "ai", "bot", "model", "summary"})
 
 
 def speaker(role: str) -> str:

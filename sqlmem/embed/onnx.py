@@ -28,8 +28,8 @@ class OnnxEmbedder:
     machine and release of onnxruntime; across machines they agree to a cosine of about .99). Any length of text is
     embedded whole: beyond `max_tokens`, in overlapping windows whose vectors are averaged.
 
-    The first call loads the model (about 0.3 s, 70 MB). After that a turn of 40 tokens takes 6 to 10 ms of one core, a
-    window of 512 some 0.2 s; `embed_documents` uses up to eight cores. Both raise `EmbeddingError` from what went wrong.
+    The first call loads the model (about 0.3 s, 70 MB). After that a turn of 40 tokens takes 6 to 10 ms of one core,
+    a window of 512 some 0.2 s; `embed_documents` uses up to eight cores. Both raise `EmbeddingError` from the original.
     """
 
     def __init__(self, manifest: ModelManifest, folder: Path) -> None:

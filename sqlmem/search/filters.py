@@ -69,9 +69,7 @@ def build(
         session=None if session is None else arguments.name("session", session),
         all_users=bool(all_users),
         kinds=None if kinds is None else arguments.kinds(kinds),
-        categories=None
-        if categories is None
-        else tuple(_category(item) for item in arguments.several("categories", categories)),
+        categories=None if categories is None else arguments.category_names(categories),
         where=() if where is None else tuple(_terms(where)),
         after=None if after is None else moment_ms("after", after),
         before=None if before is None else moment_ms("before", before),
@@ -167,9 +165,7 @@ def _test(operator: str, value: Any, name: str, bound: dict[str, Any]) -> str:
     if operator == "contains":
         inside = _equal(value, name, bound).replace("j.", "e.")
         element = f"j.type = 'array' and exists (select 1 from json_each(j.value) e where {inside})"
-        return (
-            f"({element} or j.type = 'text' and instr(j.atom, :{name}))" if isinstance(value, str) else f"({element})"
-        )
+        return f"({element} or j.type = 'text' and instr(j.atom, :{name}))" if isinstance(value, str) else f"({element})"
     return _equal(value, name, bound)
 
 
@@ -213,10 +209,6 @@ def _scalar(key: str, value: object) -> object:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InvalidArgument(f"where[{key!r}] is outside the 64-bit range")
     return value if isinstance(value, int) else arguments.number(f"where[{key!r}]", value, least=float("-inf"))
-
-
-def _category(value: object) -> str:
-    return arguments.string("a category", value)
 
 
 def check_categories(db: Database, names: Iterable[str]) -> None:

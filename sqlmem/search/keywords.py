@@ -94,9 +94,7 @@ def _selective(db: Database, words: list[str], frequencies: Frequencies) -> list
     total = frequencies.total(db)
     if total < LARGE_STORE or not words:
         return words
-    counts = {
-        word: max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0) for word in words
-    }
+    counts = {word: max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0) for word in words}
     rare = [word for word in words if counts[word] <= COMMON_SHARE * total]
     return rare or sorted(words, key=lambda word: counts[word])[:2]
 

@@ -72,9 +72,7 @@ def _best(db: Database, sql: str, bindings: Mapping[str, object], query: NDArray
 
 def _merge(best: Scores, chunk: list[tuple[int, bytes]], query: NDArray[np.float32], limit: int) -> Scores:
     if chunk:
-        codes = (
-            np.frombuffer(b"".join(code for _, code in chunk), dtype=np.int8).reshape(len(chunk), -1).astype(np.float32)
-        )
+        codes = np.frombuffer(b"".join(code for _, code in chunk), dtype=np.int8).reshape(len(chunk), -1).astype(np.float32)
         cosines = (codes @ query) / np.sqrt(np.einsum("ij,ij->i", codes, codes))
         best = best + list(zip((rowid for rowid, _ in chunk), cosines.tolist(), strict=True))
     return sorted(best, key=lambda pair: (-pair[1], -pair[0]))[:limit]

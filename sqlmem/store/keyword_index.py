@@ -36,9 +36,7 @@ select rowid, role, text from memory
 """
 _INSERT = "insert into memory_fts (rowid, own, ctx, scope) values (?, ?, ?, ?)"
 _DELETE = "insert into memory_fts (memory_fts, rowid, own, ctx, scope) values ('delete', ?, ?, ?, ?)"
-_PLACES = (
-    "select rowid, scope, turn from memory where rowid in (select value from json_each(:rowids)) and turn is not null"
-)
+_PLACES = "select rowid, scope, turn from memory where rowid in (select value from json_each(:rowids)) and turn is not null"
 _WORDS = 'select term, doc, col, "offset" from memory_word_place'
 _ALL = "select rowid from memory where rowid > :after order by rowid limit 1000"
 
@@ -128,12 +126,7 @@ def _ctx(db: Database, stored: memories.Stored) -> str:
 
     The turns after it count once there are two of them, so that a row is rewritten once, not twice, as a conversation grows.
     """
-    if (
-        stored.turn is None
-        or stored.ended_at is not None
-        or stored.proposed
-        or len(stored.text) > STANDS_ALONE_CHARACTERS
-    ):
+    if stored.turn is None or stored.ended_at is not None or stored.proposed or len(stored.text) > STANDS_ALONE_CHARACTERS:
         return ""
     before, after = _neighbours(db, Place(stored.scope, stored.turn))
     around = [*reversed(before), *(after if len(after) == NEIGHBOURS else ())]

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlmem import arguments
 from sqlmem.clock import from_ms
 from sqlmem.db import Database
+from sqlmem.errors import NotFound
 from sqlmem.records import EndReason, Kind, Memory, State
 
 
@@ -135,6 +137,16 @@ def by_id(db: Database, id_: str) -> Stored | None:
     return None if row is None else Stored(*row)
 
 
+def required(db: Database, id_: object) -> Stored:
+    """The version with this id. Raises NotFound, which says whether it was ever there."""
+    checked = arguments.string("id", id_)
+    stored = by_id(db, checked)
+    if stored is None:
+        gone = "was forgotten" if was_forgotten(db, checked) else "is not in this store"
+        raise NotFound(f"the memory {checked!r} {gone}")
+    return stored
+
+
 def by_rowids(db: Database, rowids: Iterable[int]) -> dict[int, Stored]:
     """The versions with these rowids, by rowid."""
     return {row[0]: Stored(*row) for row in db.rows(_BY_ROWIDS, {"rowids": array(rowids)})}
@@ -226,9 +238,7 @@ def records(
             metadata=json.loads(item.metadata),
             categories=categories.get(item.rowid, ()),
             sources=sources.get(item.rowid, ()),
-            previous_versions=tuple(
-                memory for memory in earlier.get(item.chain, ()) if memory.version_number < item.version
-            ),
+            previous_versions=tuple(memory for memory in earlier.get(item.chain, ()) if memory.version_number < item.version),
             score=scoring[item.rowid]["score"] if scoring else None,
             scoring=scoring[item.rowid] if scoring else None,
         )

@@ -41,9 +41,7 @@ def add(db: Database, *, name: str, fingerprint: str, dim: int, centre: bytes | 
     table = base = "vector_" + (re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:48] or "model")
     while table in taken:
         table = f"{base}_{len(taken)}"
-    db.execute(
-        _ADD, {"name": name, "fingerprint": fingerprint, "dim": dim, "centre": centre, "table": table, "now": now}
-    )
+    db.execute(_ADD, {"name": name, "fingerprint": fingerprint, "dim": dim, "centre": centre, "table": table, "now": now})
     db.script(sql("vectors.sql").format(table=table, dim=dim))
     model = held(db)[-1]
     db.execute(_ALL_PENDING, {"model": model.id})

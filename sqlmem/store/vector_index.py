@@ -28,9 +28,7 @@ _SET_BITS = "update model set bits = :bits where id = :id"
 _SET_CENTRE = "update model set centre = :centre where id = :id"
 _WAIT = "insert or ignore into pending (model, memory) values (?, ?)"
 _DONE = "delete from pending where model = :model and memory in (select value from json_each(:memories))"
-_LIVE = (
-    "select rowid, ended_at is null and proposed = 0 from memory where rowid in (select value from json_each(:rowids))"
-)
+_LIVE = "select rowid, ended_at is null and proposed = 0 from memory where rowid in (select value from json_each(:rowids))"
 
 
 def encode(unit: NDArray[np.float32]) -> list[bytes]:
@@ -119,9 +117,7 @@ def _store(db: Database, model: Model, codes: Mapping[int, bytes | None]) -> Non
 
 
 def _find_centre(db: Database, model: Model) -> None:
-    codes = [
-        row[0] for row in db.rows(f"select code from {model.table} where code is not null limit ?", (CENTRE_FROM,))
-    ]
+    codes = [row[0] for row in db.rows(f"select code from {model.table} where code is not null limit ?", (CENTRE_FROM,))]
     if len(codes) < CENTRE_FROM:
         return
     import numpy as np
