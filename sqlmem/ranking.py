@@ -15,20 +15,20 @@ from sqlmem.clock import from_ms
 from sqlmem.store.memories import Stored
 from sqlmem.tokens import estimate
 
-# Vector and keyword score count the same: each is anchored, 0 for ordinary text and 1 for the best candidate.
-VECTOR_SHARE = 0.5
+# Vector and keyword score count about the same: each is anchored, 0 for ordinary text and 1 for the best candidate.
+VECTOR_SHARE = 0.55
 # A session that holds one good answer often holds the rest of it: its three best scores lift all of its memories.
-SESSION_WEIGHT = 0.3
+SESSION_WEIGHT = 0.4
 SESSION_BEST = 3
 # "What did Ana say about …" is mostly answered by Ana herself.
-SPEAKER_BONUS = 0.15
+SPEAKER_BONUS = 0.2
 # A question seldom answers a question.
-QUESTION_PENALTY = 0.05
-# A long text matches more words and costs more of the budget: each doubling above 64 tokens costs this much.
+QUESTION_PENALTY = 0.1
+# A long text matches more words and costs more of the budget: each doubling above 96 tokens costs this much.
 LENGTH_PENALTY = 0.2
-LENGTH_FREE_TOKENS = 64
+LENGTH_FREE_TOKENS = 96
 # A memory from the month (or on the day) that a question names.
-DATE_BONUS = 0.1
+DATE_BONUS = 0.2
 
 _MONTHS = "january february march april may june july august september october november december".split()
 _MONTH = "|".join(f"{month}|{month[:3]}" for month in _MONTHS)
