@@ -179,15 +179,9 @@ def _places(engine: Engine, items: Sequence[Item], where: Sequence[scopes.Scope]
 
 def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId]:
     db = engine.db
+    _check_free(engine, new, scope)
     id_ = new.id or clock.new_id(now)
-    if memories.by_id(db, id_) is not None or memories.was_forgotten(db, id_):
-        raise AlreadyExists(f"the id {id_!r} is taken by a memory that is, or was, in this store; nothing was written")
-    turn = new.turn
-    if new.kind == "turn":
-        turn = scopes.next_turn(db, scope) if turn is None else turn
-        taken = db.value(_TURN_TAKEN, {"scope": scope, "turn": turn})
-        if taken is not None:
-            raise AlreadyExists(f"turn {turn} of session {new.session!r} is already there ({taken}); nothing was written")
+    turn = scopes.next_turn(db, scope) if new.kind == "turn" and new.turn is None else new.turn
     at = now if new.at is None else new.at
     rowid = lifecycle.begin(
         db,
@@ -208,6 +202,17 @@ def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId
     if new.key is not None:
         memories.add_key(db, new.user, new.key, rowid)
     return rowid, MemoryId(id_)
+
+
+def _check_free(engine: Engine, new: Item, scope: int) -> None:
+    """Raise AlreadyExists if the caller's id or turn number is taken."""
+    db = engine.db
+    if new.id is not None and (memories.by_id(db, new.id) is not None or memories.was_forgotten(db, new.id)):
+        raise AlreadyExists(f"the id {new.id!r} is taken by a memory that is, or was, in this store; nothing was written")
+    if new.turn is not None:
+        taken = db.value(_TURN_TAKEN, {"scope": scope, "turn": new.turn})
+        if taken is not None:
+            raise AlreadyExists(f"turn {new.turn} of session {new.session!r} is already there ({taken}); nothing was written")
 
 
 def _pin(engine: Engine, id_: str) -> MemoryId:

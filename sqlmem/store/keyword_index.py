@@ -26,13 +26,16 @@ STANDS_ALONE_CHARACTERS = 300
 
 _MONTHS = "January February March April May June July August September October November December".split()
 
-_BEFORE = """
-select rowid, role, text from memory
- where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and turn < :turn order by turn desc limit :count
-"""
-_AFTER = """
-select rowid, role, text from memory
- where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and turn > :turn order by turn limit :count
+_AROUND = """
+select * from (
+    select false, rowid, role, text from memory
+     where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and turn < :turn
+     order by turn desc limit :count)
+union all
+select * from (
+    select true, rowid, role, text from memory
+     where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and turn > :turn
+     order by turn limit :count)
 """
 _INSERT = "insert into memory_fts (rowid, own, ctx, scope) values (?, ?, ?, ?)"
 _DELETE = "insert into memory_fts (memory_fts, rowid, own, ctx, scope) values ('delete', ?, ?, ?, ?)"
@@ -47,6 +50,14 @@ class Document(NamedTuple):
     own: str
     ctx: str
     scope: str
+
+
+class Neighbour(NamedTuple):
+    """A live turn beside another."""
+
+    rowid: int
+    role: str
+    text: str
 
 
 class Place(NamedTuple):
@@ -65,9 +76,10 @@ def following(db: Database, rowids: Iterable[int] = (), places: Iterable[Place] 
     """
     changed = set(rowids)
     affected = set(changed)
-    where = [*(Place(*row[1:]) for row in db.rows(_PLACES, {"rowids": memories.array(changed)})), *places]
+    stood = db.rows(_PLACES, {"rowids": memories.array(changed)}) if changed else []
+    where = [*(Place(*row[1:]) for row in stood), *places]
     for place in where:
-        affected.update(row[0] for side in _neighbours(db, place) for row in side)
+        affected.update(turn.rowid for side in _neighbours(db, place) for turn in side)
     before = documents(db, affected)
     yield affected
     after = documents(db, affected)
@@ -130,12 +142,13 @@ def _ctx(db: Database, stored: memories.Stored) -> str:
         return ""
     before, after = _neighbours(db, Place(stored.scope, stored.turn))
     around = [*reversed(before), *(after if len(after) == NEIGHBOURS else ())]
-    return " ".join(texts.prepare(f"{texts.speaker(role)} {text[:NEIGHBOUR_CHARACTERS]}") for _, role, text in around)
+    return " ".join(texts.prepare(f"{texts.speaker(turn.role)} {turn.text[:NEIGHBOUR_CHARACTERS]}") for turn in around)
 
 
-def _neighbours(db: Database, place: Place) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
-    bound = {"scope": place.scope, "turn": place.turn, "count": NEIGHBOURS}
-    return db.rows(_BEFORE, bound), db.rows(_AFTER, bound)
+def _neighbours(db: Database, place: Place) -> tuple[list[Neighbour], list[Neighbour]]:
+    """The live turns before a place, nearest first, and those after it."""
+    found = db.rows(_AROUND, {"scope": place.scope, "turn": place.turn, "count": NEIGHBOURS})
+    return [Neighbour(*row[1:]) for row in found if not row[0]], [Neighbour(*row[1:]) for row in found if row[0]]
 
 
 def _batches(db: Database) -> Iterator[list[int]]:

@@ -8,7 +8,9 @@ from sqlmem.db import Database
 
 _FIND = "select id, session from scope where user = :user and coalesce(session, '') in ('', :session)"
 _ADD = "insert into scope (user, session, created_at) values (:user, :session, :now) returning id"
-_USER_OF = "select user, session from scope where id = :id"
+_BASE = """
+select b.id from scope s join scope b on b.user = s.user and coalesce(b.session, '') = '' where s.id = :id
+"""
 _NEXT_TURN = "select next_turn from scope where id = :id"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
 
@@ -51,11 +53,7 @@ def ensure(db: Database, user: str, session: str | None, now: int) -> Scope:
 
 def of_memory(db: Database, scope_id: int) -> Scope:
     """The scope with the id `scope_id`, as a stored memory names it."""
-    row = db.row(_USER_OF, {"id": scope_id})
-    assert row is not None, "foreign keys keep every memory's scope"
-    scope = find(db, row[0], row[1])
-    assert scope is not None
-    return scope
+    return Scope(scope_id, db.value(_BASE, {"id": scope_id}))
 
 
 def next_turn(db: Database, scope_id: int) -> int:
