@@ -125,9 +125,8 @@ class Database:
         Takes the write lock at once, so that what is read inside cannot change before it ends.
         Raises ReadOnly on a store opened for reading, Busy when another process keeps the lock.
         """
-        if self.read_only:
-            raise ReadOnly("the store was opened with read_only=True; nothing was changed", path=self.path)
         with self._lock:
+            self.require_writable()
             if self._open().in_transaction:
                 raise RuntimeError("write() does not nest")
             self._control("begin immediate")
@@ -137,6 +136,12 @@ class Database:
             except BaseException:
                 self._end("rollback")
                 raise
+
+    def require_writable(self) -> None:
+        """Raise StoreClosed or ReadOnly if nothing can be written through this connection."""
+        self._open()
+        if self.read_only:
+            raise ReadOnly(f"{self.path} was opened with read_only=True; nothing was changed", path=self.path)
 
     def copy_to(self, path: str) -> None:
         """Write a consistent copy of the file to `path`, as one file without sidecars. Replaces what is there."""

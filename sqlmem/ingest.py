@@ -85,6 +85,7 @@ def remember(engine: Engine, new: Item) -> MemoryId:
 
 def remember_many(engine: Engine, given: Iterable[object], progress: Progress | None) -> list[MemoryId]:
     """Store many memories, in batches of one transaction each."""
+    engine.db.require_writable()
     items = [_from_entry(number, entry) for number, entry in enumerate(arguments.several("items", given))]
     ids: list[MemoryId] = []
     for start in range(0, len(items), BATCH):

@@ -66,9 +66,7 @@ def open(
         ttl_days=ttl_days,
         clock=system_clock if clock is None else clock,
     )
-    name = arguments.string("path", os.fspath(path))
-    if not name:
-        raise InvalidArgument('path must not be empty; use ":memory:" for a store without a file')
+    name = _path(path)
     db = schema.open_file(
         name,
         read_only=arguments.boolean("read_only", read_only),
@@ -464,6 +462,7 @@ class MemoryStore:
 
         Memories wait when they were stored without the file's model, by `embedder=False` or on another machine.
         """
+        self._engine.db.require_writable()
         return encoding.embed_pending(self._engine.db, self._engine.encoder)
 
     def close(self) -> None:
@@ -479,6 +478,15 @@ class MemoryStore:
     def __repr__(self) -> str:
         state = ", closed" if self._engine.db.closed else ""
         return f"MemoryStore({self._engine.db.path!r}{state})"
+
+
+def _path(path: object) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgument(f"path must be a string or a path, not {path!r}")
+    name = arguments.string("path", os.fspath(path))
+    if not name:
+        raise InvalidArgument('path must not be empty; use ":memory:" for a store without a file')
+    return name
 
 
 def _some(limit: object) -> object:

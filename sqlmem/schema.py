@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlmem import __version__
 from sqlmem.db import Database, use_wal
-from sqlmem.errors import Corrupt, MigrationFailed, NewerFile, NotASqlmemFile, NotFound, SqlmemError
+from sqlmem.errors import Corrupt, MigrationFailed, NewerFile, NotASqlmemFile, NotFound, SqlmemError, StorageError
 from sqlmem.text import TEXT_VERSION
 
 APPLICATION_ID = 0x736D656D  # "smem"
@@ -57,23 +57,38 @@ def open_file(path: str, *, read_only: bool = False, create: bool = True, full: 
 
 
 def _look(path: str, *, read_only: bool, create: bool) -> None:
-    """Refuse what is certainly no sqlmem file by its first 100 bytes, before SQLite opens it."""
+    """Refuse what is certainly no sqlmem file by its first bytes, before SQLite opens it.
+
+    SQLite repairs and tidies what it opens, so a foreign file with unfinished business must not even be opened. Our own files
+    carry their id in the header from the first moment that they have one.
+    """
     file = Path(path)
-    if not file.exists():
-        if read_only or not create:
-            raise NotFound(f"there is no file {path}; nothing was created")
-        return
-    if file.is_dir():
-        raise NotASqlmemFile(f"{path} is a folder; name a file in it", path=path)
-    with file.open("rb") as stream:
-        header = stream.read(_HEADER.size)
-    if not header.strip(b"\0"):
-        return  # empty, or another process is just creating it
+    try:
+        if not file.exists():
+            if read_only or not create:
+                raise NotFound(f"there is no file {path}; nothing was created")
+            return
+        if file.is_dir():
+            raise NotASqlmemFile(f"{path} is a folder; name a file in it", path=path)
+        with file.open("rb") as stream:
+            header = stream.read(_HEADER.size)
+        sidecars = any(_size(f"{path}{suffix}") for suffix in ("-wal", "-journal"))
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}; nothing was changed", path=path) from error
+    if not header or (not header.strip(b"\0") and sidecars):
+        return  # empty, or its creation was cut short
     if len(header) < _HEADER.size or not header.startswith(_MAGIC):
         raise NotASqlmemFile(f"{path} is not an SQLite database; it was not touched", path=path)
     application_id = _HEADER.unpack(header)[2]
-    if application_id not in (0, APPLICATION_ID):
+    if application_id != APPLICATION_ID and (application_id or sidecars):
         raise _foreign(path)
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _foreign(path: str) -> NotASqlmemFile:

@@ -209,9 +209,7 @@ def main() -> int:
     """Run the command that the command line names."""
     if sys.version_info < OLDEST_PYTHON:
         raise Failed(f"sqlmem needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
-    parser = argparse.ArgumentParser(
-        prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on")
     options = parser.parse_args()

@@ -1,0 +1,173 @@
+"""What commands print: lines for people, or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlmem.records import Category, CheckReport, Memory, MemoryId, Page, Recall, Stats
+
+_INDENT = " " * 7
+
+
+def to_json(result: object) -> str:
+    """One JSON document; datetimes are ISO, UTC."""
+    return json.dumps(_plain(result), ensure_ascii=False, indent=2, default=_scalar)
+
+
+def _plain(result: object) -> Any:
+    if isinstance(result, MemoryId):
+        return {"id": str(result), "created": result.created, "superseded": list(result.superseded)}
+    if isinstance(result, list):
+        return [_plain(item) for item in result]
+    if is_dataclass(result) and not isinstance(result, type):
+        return asdict(result)
+    return result
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# -- memories ---------------------------------------------------------------------------------------------------------
+
+
+def recall(result: Recall) -> Iterator[str]:
+    """Recalled memories, each with the parts of its score."""
+    for memory in result:
+        lead = f"{memory.score:5.2f}  " if memory.score is not None else _INDENT
+        yield from _text(memory, lead)
+        yield _INDENT + _facts(memory)
+        yield _INDENT + scoring(memory)
+    yield summary(result)
+
+
+def summary(result: Recall) -> str:
+    """One line on how many memories there are, and what was cut."""
+    count = f"{len(result)} {'memory' if len(result) == 1 else 'memories'}"
+    limit = "" if result.token_budget is None else f" of {result.token_budget}"
+    cut = f", truncated: {result.cut_count} left out" if result.truncated else ""
+    return f"{count}, {result.token_estimate}{limit} tokens{cut}"
+
+
+def scoring(memory: Memory) -> str:
+    """The parts of a recalled memory's score."""
+    parts = memory.scoring or {}
+    shown = [f"relevance {parts['relevance_norm']:.2f} ({parts['relevance']:.2f} absolute)"] if parts else []
+    shown += [f"{name} {parts[name]:.2f}" for name in ("recency", "feedback") if name in parts]
+    found = [f"{signal} #{place}" for signal, place in parts.get("found_by", {}).items()]
+    return ", ".join([*shown, *(["found by " + " and ".join(found)] if found else [])])
+
+
+def memories(result: Iterable[Memory]) -> Iterator[str]:
+    """Memories, two lines each."""
+    for memory in result:
+        yield from _text(memory, "")
+        yield _INDENT + _facts(memory)
+
+
+def page(result: Page) -> Iterator[str]:
+    """A page of memories, and how to get the next."""
+    yield from memories(result.items)
+    if result.next_cursor is not None:
+        yield f"more: --cursor {result.next_cursor}"
+
+
+def conversation(result: Iterable[Memory]) -> Iterator[str]:
+    """Turns, as they were spoken."""
+    for memory in result:
+        yield from _text(memory, "")
+
+
+def versions(result: Iterable[Memory]) -> Iterator[str]:
+    """The versions of one memory."""
+    for memory in result:
+        ended = f" {memory.expired_at:%Y-%m-%d %H:%M}, {memory.expiration_reason}" if memory.expired_at else ""
+        yield f"{memory.version_number}. {memory.state}{ended}, {memory.id}"
+        yield from _text(memory, "   ")
+
+
+def one(memory: Memory) -> Iterator[str]:
+    """One memory, all that is known of it."""
+    yield from _text(memory, "")
+    known = asdict(memory)
+    for name in ("text", "role", "score", "scoring", "previous_versions"):
+        del known[name]
+    for name, value in known.items():
+        if value not in (None, "", (), {}):
+            yield f"  {name:<18}{_word(value)}"
+    for old in memory.previous_versions:
+        yield f"  {'previous version':<18}{old.id}"
+
+
+def _text(memory: Memory, lead: str) -> Iterator[str]:
+    """The text after `lead`; further lines are indented, so that none looks like another memory."""
+    speaker = f"{memory.role}: " if memory.kind == "turn" else ""
+    first, *more = visible(speaker + memory.text.strip()).splitlines()
+    yield lead + first
+    for line in more:
+        yield _INDENT + line
+
+
+def _facts(memory: Memory) -> str:
+    """Where a memory belongs, in one line."""
+    parts = [memory.kind, f"{memory.timestamp:%Y-%m-%d %H:%M}"]
+    parts += [f"user {memory.user}"] if memory.user else []
+    parts += [f"session {memory.session}"] if memory.session is not None else []
+    parts += [memory.state] if memory.state != "live" else []
+    return visible(", ".join([*parts, memory.id]))
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def stats(result: Stats) -> Iterator[str]:
+    """Counts, one a line."""
+    for name, value in asdict(result).items():
+        if name == "live":
+            value = ", ".join(f"{count} {kind}" for kind, count in value.items() if count) or 0
+        elif name == "models":
+            value = ", ".join(f"{m.name} ({m.vectors} vectors, {m.pending} pending)" for m in result.models) or "none"
+        yield f"{name.replace('_', ' '):<16}{_word(value)}"
+
+
+def categories(result: Iterable[Category]) -> Iterator[str]:
+    """Categories, one a line."""
+    for category in result:
+        yield visible(f"{category.name:<16}{category.count:>6}  {category.description}").rstrip()
+
+
+def check(result: CheckReport) -> Iterator[str]:
+    """What is wrong, one problem a line."""
+    yield from map(visible, result.problems)
+    if result.ok:
+        yield "ok"
+
+
+def visible(text: str) -> str:
+    """`text` without control characters, which could move a terminal's cursor or hide what follows."""
+    if text.isprintable():
+        return text
+    return "".join("\N{REPLACEMENT CHARACTER}" if _controls(letter) else letter for letter in text)
+
+
+def _controls(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cc" and letter not in "\n\t"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, datetime):
+        return str(_scalar(value))
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_word, value))
+    if isinstance(value, Mapping):
+        return visible(json.dumps(dict(value), ensure_ascii=False))
+    return visible(f"{value:,}" if isinstance(value, int) else str(value))
