@@ -144,15 +144,20 @@ class Database:
             raise ReadOnly(f"{self.path} was opened with read_only=True; nothing was changed", path=self.path)
 
     def copy_to(self, path: str) -> None:
-        """Write a consistent copy of the file to `path`, as one file without sidecars. Replaces what is there."""
+        """Write a consistent copy of what was last committed to `path`, one file without sidecars. Replaces what is there."""
+        partial = f"{path}.partial"
+        Path(partial).unlink(missing_ok=True)
         with self._lock, self._translated():
-            target = apsw.Connection(path)
+            # A second connection: SQLite copies nothing from one that is inside its own write transaction.
+            source, target = apsw.Connection(self.path), apsw.Connection(partial)
             try:
-                with target.backup("main", self._open(), "main") as backup:
+                with target.backup("main", source, "main") as backup:
                     backup.step(-1)
                 target.execute("pragma journal_mode = delete").fetchall()
             finally:
                 target.close()
+                source.close()
+        os.replace(partial, path)
 
     def close(self) -> None:
         """Release the file. Repeating it does nothing."""

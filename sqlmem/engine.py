@@ -86,5 +86,5 @@ def _ttl(value: object) -> dict[Kind, int]:
     return {
         arguments.kind(kind): days_ms(f"ttl_days[{kind!r}]", days, positive=True)
         for kind, days in value.items()
-        if days is not None
+        if days is not None and days != float("inf")
     }

@@ -107,6 +107,7 @@ def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
         to_pin: list[int] = []
         with keyword_index.following(db, places=_places(engine, items, where)) as affected:
             for place, (new, scope) in enumerate(zip(items, where, strict=True)):
+                answered = new.key is not None and memories.keyed(db, new.user, new.key) is not None
                 found = _already(engine, new, scope.id, now)
                 if found is None:
                     rowid, id_ = _add(engine, new, scope.id, now)
@@ -114,7 +115,7 @@ def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
                     ids.append(id_)
                 else:
                     ids.append(MemoryId(found.id, created=False))
-                    if found.kind == "fact" and new.kind == "pinned":
+                    if found.kind == "fact" and new.kind == "pinned" and not answered:
                         to_pin.append(place)
             affected.update(added)
         vector_index.add(db, added)

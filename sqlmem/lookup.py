@@ -144,6 +144,8 @@ def _after(cursor: object) -> dict[str, int]:
         if not isinstance(cursor, str):
             raise ValueError("not a string")
         at, rowid = json.loads(base64.urlsafe_b64decode(cursor))
-        return {"at": int(at), "rowid": int(rowid)}
-    except ValueError as error:
+        if not all(type(number) is int and -(2**63) <= number < 2**63 for number in (at, rowid)):
+            raise ValueError("not two whole numbers")
+        return {"at": at, "rowid": rowid}
+    except (ValueError, TypeError) as error:
         raise InvalidArgument(f"cursor must be a page's next_cursor, not {cursor!r}") from error

@@ -420,7 +420,8 @@ class MemoryStore:
         """
         given = None if ids is None else [arguments.string("an id", id_) for id_ in arguments.several("ids", ids)]
         selective = any(value is not None for value in (ids, session, kinds, older_than, where))
-        if not (selective or arguments.boolean("superseded", superseded) or arguments.boolean("all", all)):
+        flags = arguments.boolean("superseded", superseded), arguments.boolean("all", all)
+        if not (selective or any(flags)):
             raise InvalidArgument("forget() without a selector would delete all turns of the user; say all=True to do that")
         if kinds is None and ids is None:
             kinds = ("fact", "pinned") if superseded else ("turn",)

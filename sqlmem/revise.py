@@ -92,14 +92,15 @@ def apply(engine: Engine, addressed: Stored, wanted: Change, codes: Codes, *, re
     """Inside a transaction: store the version that follows the chain's head, or return the head if nothing would differ."""
     db = engine.db
     head = memories.head(db, addressed.chain)
-    if head is None:
-        raise NotFound(f"{addressed.id} has no live version that could be corrected; remember() the statement anew")
     now = engine.now()
+    if head is None or memories.state(head, now) == "expired":
+        raise NotFound(f"{addressed.id} has no live version that could be corrected; remember() the statement anew")
     new = _successor(head, wanted, now, now if at is None else at)
     held = tuple(row[0] for row in db.rows(_CATEGORY_NAMES, {"rowid": head.rowid}))
     same_categories = wanted.categories is None or set(wanted.categories) == set(held)
     unchanged = (new.text, new.kind, new.metadata) == (head.text, head.kind, head.metadata)
-    if unchanged and same_categories and wanted.ttl is None:
+    same_ttl = wanted.ttl is None or (wanted.ttl == "forever" and head.expires_at is None)
+    if unchanged and same_categories and same_ttl:
         return MemoryId(head.id, created=False)
     if new.text == head.text:
         codes = vector_index.of(db, head.rowid)

@@ -144,12 +144,11 @@ def _migrate(db: Database, scripts: Mapping[int, str]) -> None:
     """Apply the missing `scripts` in order, inside the caller's transaction, after a copy of the file was put beside it."""
     version = _version(db)
     backup = f"{db.path}.format-{version}.bak"
-    if not Path(backup).exists():
-        db.copy_to(backup)
+    db.copy_to(backup)
     for step in range(version + 1, FORMAT_VERSION + 1):
         try:
             db.script(scripts[step])
-        except SqlmemError as error:
+        except (SqlmemError, KeyError) as error:
             raise MigrationFailed(
                 f"{db.path}: the upgrade from format {version} to {step} failed and was undone; a copy is in {backup}",
                 path=db.path,

@@ -89,15 +89,22 @@ def together(script: str, *arguments: tuple[object, ...]) -> list[str]:
     Returns what they printed after that.
     """
     children = [child(script, *given) for given in arguments]
-    for process in children:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        assert first == "ready\n", first + (process.communicate()[1] if process.poll() is not None else "")
-    for process in children:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [output(process) for process in children]
+    try:
+        for process in children:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            assert first == "ready\n", first + process.communicate()[1]
+        for process in children:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        return [output(process) for process in children]
+    finally:
+        for process in children:
+            if process.poll() is None:
+                process.kill()
+            if process.stdout is not None and not process.stdout.closed:
+                process.communicate()
 
 
 def assert_sound(store: sqlmem.MemoryStore) -> None:

@@ -76,7 +76,7 @@ def test_every_acknowledged_turn_survives(tmp_path: Path, embedder: str) -> None
         with sqlmem.open(path, embedder=HASH if embedder == "vectors" else False) as store:
             held = {turn.id: (turn.turn, turn.text) for turn in store.turns("s")}
             assert {id_: held.get(id_) for id_ in acknowledged} == acknowledged
-            assert sorted(turn for turn, _ in held.values()) == list(range(len(held)))
+            assert {turn for turn, _ in held.values()} == set(range(len(held)))
             # At most the call that was interrupted is stored without having been acknowledged.
             assert len(held) <= len(acknowledged) + round_ + 1
             highest = len(held) - 1
@@ -158,7 +158,7 @@ sys.stdin.readline()
 
 def test_an_interrupted_import_is_resumed_by_its_keys(tmp_path: Path) -> None:
     moments = random.Random("import")
-    for round_ in range(ROUNDS // 3):
+    for round_ in range(ROUNDS // 4):
         path = tmp_path / f"{round_}.db"
         done = 0
         for _ in range(2):
@@ -315,7 +315,7 @@ def test_a_kill_at_any_write_leaves_all_of_a_verb_or_nothing(base: Path, tmp_pat
 
 
 def test_a_kill_at_any_write_of_an_import_loses_nothing_acknowledged(base: Path, tmp_path: Path) -> None:
-    killed, through = _killed_copies(tmp_path, "remember_many", 5)
+    killed, through = _killed_copies(tmp_path, "remember_many", 13)
     after = _state(through)
     counts = set()
     items = [{"text": f"message {n}", "session": "s", "key": f"k{n}"} for n in range(300)]
@@ -330,7 +330,7 @@ def test_a_kill_at_any_write_of_an_import_loses_nothing_acknowledged(base: Path,
 
 
 def test_a_kill_at_any_write_of_creating_a_file_can_be_started_again(tmp_path: Path) -> None:
-    killed, _ = _killed_copies(tmp_path, "open", 1)
+    killed, _ = _killed_copies(tmp_path, "open", 3)
     assert len(killed) > 10
     for path in killed:
         with sqlmem.open(path, embedder=HASH) as store:

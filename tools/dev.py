@@ -140,8 +140,8 @@ def wheel(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="sqlmem-wheel-") as name:
         folder = Path(name)
         say("building the source package, and the wheel from it")
-        if code := run(python, "-m", "build", "--outdir", str(folder), str(ROOT), quiet=True):
-            return code
+        if run(python, "-m", "build", "--outdir", str(folder), str(ROOT), quiet=True):
+            raise Failed("the package could not be built")
         built = next(folder.glob("*.whl"))
         compare(built)
         say("installing the wheel into a clean environment")
@@ -208,6 +208,7 @@ def say(line: str) -> None:
 def main() -> int:
     """Run the command that the command line names."""
     if sys.version_info < OLDEST_PYTHON:
+        # The rest of this file is kept readable for older Pythons, so that they get here.
         raise Failed(f"sqlmem needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
     parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=COMMANDS)

@@ -11,10 +11,14 @@ import os
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from sqlmem import memory_store
-from sqlmem.cli import parser, show, verbs
+from sqlmem.cli import parser, show
 from sqlmem.errors import Busy, InvalidArgument, ModelMissing, NotFound, SqlmemError
+
+if TYPE_CHECKING:
+    from sqlmem.cli import verbs
+    from sqlmem.memory_store import MemoryStore
 
 DONE, ERROR, USAGE, NOT_FOUND, BUSY, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 130, 141
 
@@ -47,9 +51,11 @@ def _run(argv: list[str]) -> int:
         from sqlmem.cli import demo
 
         return _print(demo.run(_parse(parser.build_demo(), argv[1:])))
-    if argv[:1] and argv[0] in verbs.COMMANDS and not (argv[1:] and argv[1] in verbs.COMMANDS):
+    if argv[:1] and argv[0] in parser.ARGUMENTS and not (argv[1:] and argv[1] in parser.ARGUMENTS):
         raise parser.Usage(f"the file comes first: sqlmem FILE {argv[0]} …")
     options = _parse(parser.build(), argv)
+    from sqlmem.cli import verbs  # not before: --help and a mistyped line need no store
+
     command = verbs.COMMANDS[options.command]
     command.ready(options)
     with _open(command, options) as store:
@@ -66,7 +72,9 @@ def _parse(command: parser.Parser, argv: list[str]) -> Namespace:
         raise
 
 
-def _open(command: verbs.Command, options: Namespace) -> memory_store.MemoryStore:
+def _open(command: verbs.Command, options: Namespace) -> MemoryStore:
+    from sqlmem import memory_store
+
     return memory_store.open(
         options.file,
         embedder=options.embedder if command.embeds else False,

@@ -6,12 +6,14 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlmem.cli import show, values
 from sqlmem.cli.parser import Usage
-from sqlmem.memory_store import MemoryStore
 from sqlmem.records import CheckReport, ContextBlock
+
+if TYPE_CHECKING:
+    from sqlmem.memory_store import MemoryStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
