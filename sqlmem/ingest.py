@@ -19,6 +19,10 @@ from sqlmem.store.vector_index import Codes
 
 _TURN_TAKEN = "select id from memory where scope = :scope and turn = :turn and kind = 'turn' and ended_at is null"
 
+_MOVE_KEY = """
+update memory_key set memory = (select rowid from memory where id = :id) where user = :user and key = :key
+"""
+
 Progress = Callable[[int, int], object]
 
 
@@ -121,6 +125,8 @@ def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
         vector_index.add(db, added)
         for place in to_pin:
             ids[place] = _pin(engine, ids[place])
+            if items[place].key is not None:
+                db.execute(_MOVE_KEY, {"user": items[place].user, "key": items[place].key, "id": ids[place]})
     return ids
 
 
