@@ -2,7 +2,8 @@
 -- very text it was written with.
 --   own    speaker, text and written-out date of the memory
 --   ctx    the two turns before and after it
---   scope  u<n>: the user's own scope n · s<n>: the memory's scope n · w<n>: visible from all sessions of the user of scope n
+--   scope  three words: u<n> for the user's own scope n; s<n> for the memory's scope n; w<n> if it is visible from all
+--          sessions of the user (a fact, pin or summary without a session), else p<n>
 create virtual table memory_fts using fts5(
     own, ctx, scope,
     content = '',

@@ -12,6 +12,8 @@ from sqlmem.records import KINDS, Kind
 from sqlmem.text import unstorable
 
 LONGEST_NAME = 1_000
+DEEPEST_METADATA = 900  # SQLite's JSON stops at 1,000
+_LARGEST = 1e300  # beyond it, whole numbers do not become floats
 
 
 def string(name: str, value: object) -> str:
@@ -48,6 +50,8 @@ def role(value: object) -> str:
     checked = name("role", value)
     if len(checked.splitlines()) > 1 or checked != checked.strip():
         raise InvalidArgument(f"role must be a single line without space around it, not {checked!r}")
+    if checked.startswith("- "):
+        raise InvalidArgument(f"role must not begin as the facts of a context block do, with '- ': {checked!r}")
     return checked
 
 
@@ -69,7 +73,7 @@ def integer(argument: str, value: object, *, least: int) -> int:
 
 def number(argument: str, value: object, *, least: float, most: float = math.inf, above: bool = False) -> float:
     """A finite number within the bounds; `above` leaves the lower bound itself out."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
         raise InvalidArgument(f"{argument} must be a finite number, not {value!r}")
     if not (least < value if above else least <= value) or value > most:
         bounds = f"{'above' if above else 'at least'} {least:g}" + ("" if most == math.inf else f" and at most {most:g}")
@@ -91,8 +95,8 @@ def kind(value: object) -> Kind:
 
 
 def several(argument: str, value: object) -> list[Any]:
-    """A collection of values; a bare string is refused, because iterating it would yield its letters."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+    """A collection of values; a bare string or mapping is refused, because iterating it yields its letters or keys."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InvalidArgument(f"{argument} must be a list or tuple, not {value!r}")
     return list(value)
 
@@ -111,6 +115,8 @@ def metadata(value: object) -> str:
         return "{}"
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidArgument(f"metadata must be a mapping with string keys, not {value!r}")
+    if _deeper(value, DEEPEST_METADATA):
+        raise InvalidArgument(f"metadata is nested more than {DEEPEST_METADATA} levels deep")
     try:
         encoded = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -118,6 +124,17 @@ def metadata(value: object) -> str:
     if unstorable(encoded) is not None:
         raise InvalidArgument("metadata holds half a surrogate pair, which cannot be stored; remove or replace it")
     return encoded
+
+
+def _deeper(value: object, levels: int) -> bool:
+    """Whether lists and mappings are nested more than `levels` deep."""
+    layer = [value]
+    for _ in range(levels + 1):
+        nested = [item for item in layer if isinstance(item, Mapping | list | tuple)]
+        if not nested:
+            return False
+        layer = [part for item in nested for part in (item.values() if isinstance(item, Mapping) else item)]
+    return True
 
 
 def category_names(value: object) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def system_clock() -> datetime:
 
 def to_ms(moment: datetime) -> int:
     """Milliseconds since 1970 UTC, rounded down; a naive datetime is taken as UTC."""
-    if moment.tzinfo is None:
+    if moment.utcoffset() is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND
 
@@ -40,7 +40,7 @@ def read(clock: Clock) -> int:
         moment = clock()
     except Exception as error:
         raise CallbackError("the clock raised; nothing was written") from error
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise CallbackError(f"the clock must return an aware datetime, it returned {moment!r}; nothing was written")
     return to_ms(moment)
 
@@ -49,13 +49,16 @@ def moment_ms(name: str, value: object) -> int:
     """`value`, given for the argument `name`, as milliseconds. Raises InvalidArgument unless it is a datetime."""
     if not isinstance(value, datetime):
         raise InvalidArgument(f"{name} must be a datetime, not {value!r}")
-    return to_ms(value)
+    ms = to_ms(value)
+    if not _EARLIEST_MS <= ms <= _LATEST_MS:
+        raise InvalidArgument(f"{name} must lie within the years 1 to 9999 in UTC, not {value!r}")
+    return ms
 
 
 def cutoff_ms(name: str, value: object, now: int) -> int:
     """The moment that `value` names: a datetime, or a number of days before `now`."""
     if isinstance(value, datetime):
-        return to_ms(value)
+        return moment_ms(name, value)
     return now - days_ms(name, value)
 
 
@@ -91,6 +94,7 @@ def expiry(at: int, lifetime: Ttl, *, otherwise: int | None) -> int | None:
     return at + lifetime
 
 
+_EARLIEST_MS = -62_135_596_800_000  # the start of year 1
 _LATEST_MS = 253_402_300_799_999  # the end of year 9999, the last that a datetime can hold
 _MOST_DAYS = 1_000_000  # about 2,700 years, so that every sum stays a datetime
 

@@ -35,16 +35,20 @@ def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
     """Pins, then recent turns, then what is relevant, as far as the budget goes."""
     encoding.embed_pending(engine.db, engine.encoder, limit=recalling.EMBED_FIRST)
     vector = recalling.encode(engine, asked)
+    most = recalling.POOL if asked.limit is None and asked.token_budget is None else asked.limit
     with engine.db.read():
         pins = _pins(engine, asked)
         draft = Draft(engine.options.token_counter, asked.token_budget, pins)
         over = not draft.fits()
         turns = _last_turns(engine, asked, recent_turns)
-        cut = _add_recent(draft, turns)
-        shown = {item.rowid for item in (*pins, *turns)}
-        ranked = recalling.rank(engine, asked, vector, exclude=shown)[: asked.limit]
-        cut += _add_relevant(draft, ranked)
-        cut += draft.trim()
+        _add_recent(draft, turns)
+        shown = {item.rowid for item in (*draft.pins, *draft.recent)}
+        ranked = recalling.rank(engine, asked, vector, exclude=shown)[:most]
+        for item in ranked:
+            draft.add_relevant(item)
+        draft.trim()
+        wanted = {turn.rowid for turn in turns} | {item.stored.rowid for item in ranked}
+        cut = len(wanted - draft.rowids())
         fixed = [*draft.pins, *draft.recent]
         records = memories.records(engine.db, fixed, asked.now)
         return ContextBlock(
@@ -106,16 +110,17 @@ class Draft:
         self.relevant.pop()
         return False
 
-    def trim(self) -> int:
-        """Drop from the tail until the whole text fits; returns how many went.
+    def trim(self) -> None:
+        """Drop from the tail until the whole text fits.
 
         Needed only for a counter that finds more tokens in a text than in its lines.
         """
-        dropped = 0
         while (self.relevant or self.recent) and not self.fits():
             del (self.relevant or self.recent)[-1 if self.relevant else 0]
-            dropped += 1
-        return dropped
+
+    def rowids(self) -> set[int]:
+        """The memories in the block."""
+        return {item.rowid for item in (*self.pins, *self.recent, *(ranked.stored for ranked in self.relevant))}
 
     def text(self) -> str:
         """The block as it stands: sections with a blank line between them, empty ones left out."""
@@ -134,8 +139,8 @@ class Draft:
             return True
         if not self._exact:
             self._at_most, self._exact = self.count(self.text()), True
-        # Joining a line to a text may save a token at the seam, hardly more.
-        return self._at_most + tokens - 2 <= self.budget
+        # Joining a line to a text saves what the counter adds to every text, and maybe a token at the seam.
+        return self._at_most + tokens - self.count("") - 2 <= self.budget
 
     def _settled(self, stored: Stored) -> bool:
         """Whether the block with `stored` in it is within the budget."""
@@ -170,17 +175,11 @@ def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
     return [Stored(*row) for row in engine.db.rows(_LAST_TURNS, {"scope": scope.id, "now": asked.now, "count": count})]
 
 
-def _add_recent(draft: Draft, turns: Sequence[Stored]) -> int:
-    """Add turns from the newest back until one does not fit; returns how many were left out."""
-    for place, turn in enumerate(turns):
+def _add_recent(draft: Draft, turns: Sequence[Stored]) -> None:
+    """Add turns from the newest back until one does not fit: a conversation with a hole would mislead."""
+    for turn in turns:
         if not draft.add_recent(turn):
-            return len(turns) - place
-    return 0
-
-
-def _add_relevant(draft: Draft, ranked: Sequence[Ranked]) -> int:
-    """Add memories by rank, passing over those that do not fit; returns how many were left out."""
-    return sum(not draft.add_relevant(item) for item in ranked)
+            return
 
 
 def _line(stored: Stored) -> str:

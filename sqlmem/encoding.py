@@ -132,9 +132,13 @@ def _enter(db: Database, embedder: Embedder, now: int) -> None:
     if centre is not None:
         import numpy as np
 
-        packed = np.asarray(centre, dtype="<f4").tobytes()
-        if len(packed) != embedder.dim * 4:
-            raise InvalidArgument(f"the centre of embedder {embedder.name!r} must have {embedder.dim} numbers")
+        try:
+            numbers = np.asarray(centre, dtype="<f4")
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"the centre of embedder {embedder.name!r} must be numbers: {error}") from error
+        if numbers.shape != (embedder.dim,) or not np.isfinite(numbers).all():
+            raise InvalidArgument(f"the centre of embedder {embedder.name!r} must be {embedder.dim} finite numbers")
+        packed = numbers.tobytes()
     models.add(db, name=embedder.name, fingerprint=_fingerprint(embedder), dim=embedder.dim, centre=packed, now=now)
     vector_index.refresh_bits(db)
 

@@ -90,7 +90,16 @@ def remember(engine: Engine, new: Item) -> MemoryId:
 def remember_many(engine: Engine, given: Iterable[object], progress: Progress | None) -> list[MemoryId]:
     """Store many memories, in batches of one transaction each."""
     engine.db.require_writable()
+    if progress is not None and not callable(progress):
+        raise InvalidArgument(f"progress must be callable, not {progress!r}; nothing was written")
     items = [_from_entry(number, entry) for number, entry in enumerate(arguments.several("items", given))]
+    now = engine.now()
+    for number, new in enumerate(items):
+        try:
+            _expires(engine, new, now)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"items[{number}]: {error}; nothing was written") from error
+    filters.check_categories(engine.db, {name for new in items for name in new.categories})
     ids: list[MemoryId] = []
     for start in range(0, len(items), BATCH):
         ids += _store(engine, items[start : start + BATCH])
@@ -202,7 +211,7 @@ def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId
             text=new.text,
             at=at,
             created_at=now,
-            expires_at=expiry(at, new.ttl, otherwise=engine.options.ttl_ms.get(new.kind)),
+            expires_at=_expires(engine, new, now),
             metadata=new.metadata,
         ),
         categories=new.categories,
@@ -210,6 +219,10 @@ def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId
     if new.key is not None:
         memories.add_key(db, new.user, new.key, rowid)
     return rowid, MemoryId(id_)
+
+
+def _expires(engine: Engine, new: Item, now: int) -> int | None:
+    return expiry(now if new.at is None else new.at, new.ttl, otherwise=engine.options.ttl_ms.get(new.kind))
 
 
 def _check_free(engine: Engine, new: Item, scope: int) -> None:

@@ -186,7 +186,7 @@ class MemoryStore:
     ) -> Recall:
         """The memories that matter for `query`, best first, by relevance, recency and feedback.
 
-        session: that session's memories and the user's own (those stored without a session); None: all of the user's.
+        session: that session's memories and the user's facts and pins without a session; None: all of the user's.
         limit, token_budget: at most so many, and only the first ones whose texts fit together; the best one always ships.
         score_gap: leaves out what scores below this share of the best, in (0, 1].
         min_relevance: leaves out what is less relevant than this, 0..1, where 0 is ordinary text and 1 the question itself.

@@ -30,11 +30,13 @@ LENGTH_FREE_TOKENS = 96
 # A memory from the month (or on the day) that a question names.
 DATE_BONUS = 0.2
 
+_ROUNDING = 1e-3
+
 _MONTHS = "january february march april may june july august september october november december".split()
 _MONTH = "|".join(f"{month}|{month[:3]}" for month in _MONTHS)
-_DAY_MONTH = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\b", re.IGNORECASE)
-_MONTH_DAY = re.compile(rf"\b({_MONTH})\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)", re.IGNORECASE)
-_MONTH_ALONE = re.compile(rf"\b({_MONTH})\b", re.IGNORECASE)
+_DAY_MONTH = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\b", re.IGNORECASE | re.ASCII)
+_MONTH_DAY = re.compile(rf"\b({_MONTH})\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)", re.IGNORECASE | re.ASCII)
+_MONTH_ALONE = re.compile(rf"\b({_MONTH})\b", re.IGNORECASE | re.ASCII)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 
@@ -83,6 +85,14 @@ def normalised(scores: Mapping[int, float]) -> dict[int, float]:
     if most == least:
         return dict.fromkeys(scores, 1.0)
     return {rowid: (score - least) / (most - least) for rowid, score in scores.items()}
+
+
+def above(anchor: float, cosine: float, most: float) -> float:
+    """Where `cosine` stands between `anchor` (0) and `most` (1); 0 if there is nothing between the two.
+
+    Codes of 8 bits tell cosines apart to about a thousandth: below that a difference is rounding.
+    """
+    return (cosine - anchor) / (most - anchor) if most - anchor > _ROUNDING else 0.0
 
 
 def recency(at: int, now: int, half_life_ms: float) -> float:
@@ -142,7 +152,7 @@ def _base(candidates: Sequence[Candidate], anchor: float, has_vectors: bool) -> 
     base = {}
     for candidate in candidates:
         keyword = candidate.bm25 / strongest if strongest > 0 else 0.0
-        near = (candidate.cosine - anchor) / (nearest - anchor) if candidate.cosine is not None and nearest > anchor else 0.0
+        near = above(anchor, candidate.cosine, nearest) if candidate.cosine is not None else 0.0
         base[candidate.stored.rowid] = share * near + (1 - share) * keyword
     return base
 

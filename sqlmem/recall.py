@@ -172,7 +172,7 @@ def _relevant(engine: Engine, asked: Question, vector: Any, condition: Condition
     found: Found = {}
     for candidate in candidates:
         rowid = candidate.stored.rowid
-        absolute = shares[rowid] if candidate.cosine is None else (candidate.cosine - anchor) / (1 - anchor)
+        absolute = shares[rowid] if candidate.cosine is None else ranking.above(anchor, candidate.cosine, 1.0)
         found_by = {name: ranks[rowid] for name, ranks in places.items() if rowid in ranks}
         scoring = {"relevance": min(1.0, max(0.0, absolute)), "relevance_norm": norm[rowid], "found_by": found_by}
         found[rowid] = (candidate.stored, scoring)

@@ -39,11 +39,14 @@ def _integrity(path: Path) -> None:
 def _killed_after(process: subprocess.Popen[str], lines: int) -> list[list[str]]:
     """Read so many lines, kill the child while it works on, and return the words of every whole line that it printed."""
     assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(lines)]
-    process.kill()
-    rest, complaints = process.communicate()
+    assert process.stderr is not None
+    with process:
+        said = [process.stdout.readline() for _ in range(lines)]
+        process.kill()
+        # Not communicate(): it reads the pipe past what readline() has already buffered.
+        whole = "".join(said) + process.stdout.read()
+        complaints = process.stderr.read()
     assert process.returncode == -signal.SIGKILL, complaints
-    whole = "".join(said) + rest
     return [line.split() for line in whole[: whole.rfind("\n") + 1].splitlines()]
 
 

@@ -202,9 +202,9 @@ def test_a_page_holds_twenty_unless_told(store: sqlmem.MemoryStore) -> None:
     ("options", "texts"),
     [
         ({}, ["turn s", "turn t", "turn -", "fact s", "pin -"]),
-        ({"session": "s"}, ["turn s", "turn -", "fact s", "pin -"]),
-        ({"session": "t"}, ["turn t", "turn -", "pin -"]),
-        ({"session": "unknown"}, ["turn -", "pin -"]),
+        ({"session": "s"}, ["turn s", "fact s", "pin -"]),
+        ({"session": "t"}, ["turn t", "pin -"]),
+        ({"session": "unknown"}, ["pin -"]),
         ({"user": "ana"}, ["ana's"]),
         ({"all_users": True}, ["turn s", "turn t", "turn -", "fact s", "pin -", "ana's"]),
         ({"kinds": ["fact", "pinned"]}, ["fact s", "pin -"]),

@@ -16,6 +16,11 @@ from sqlmem.store.memories import array
 
 OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains")
 
+# Of the metadata value j and a wanted value w, both from json_each: equal, and of the same type; numbers are of one type.
+_SAME_VALUE = """
+    j.type not in ('array', 'object') and j.atom is w.atom
+    and (j.type = w.type or (j.type in ('integer', 'real') and w.type in ('integer', 'real')))
+"""
 _COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _KNOWN_CATEGORIES = "select name from category order by name"
 
@@ -105,10 +110,11 @@ def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, d
     if chosen.session is None:
         return "m.scope in (select id from scope where user = :user)", (f"u{base.id}",), {"user": chosen.user}
     bound = {"base": base.id}
+    wide = "(m.scope = :base and m.kind <> 'turn')"
     session = scopes.find(db, chosen.user, chosen.session)
     if session is None:
-        return "m.scope = :base", (f"w{base.id}",), {**bound}
-    return "m.scope in (:base, :scope)", (f"w{base.id}", f"s{session.id}"), {**bound, "scope": session.id}
+        return wide, (f"w{base.id}",), bound
+    return f"(m.scope = :scope or {wide})", (f"w{base.id}", f"s{session.id}"), {**bound, "scope": session.id}
 
 
 def _state(chosen: Filter) -> list[str]:
@@ -156,8 +162,8 @@ def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any])
 
 def _test(operator: str, value: Any, name: str, bound: dict[str, Any]) -> str:
     if operator in ("in", "nin"):
-        tests = [_equal(item, f"{name}_{place}", bound) for place, item in enumerate(value)]
-        return f"({' or '.join(tests) or 'false'})"
+        bound[name] = array(value)
+        return f"exists (select 1 from json_each(:{name}) w where {_SAME_VALUE})"
     if operator in _COMPARISONS:
         bound[name] = value
         kind = "j.type = 'text'" if isinstance(value, str) else "j.type in ('integer', 'real')"

@@ -22,7 +22,7 @@ _SEARCH = """
 select f.rowid, -bm25(memory_fts, {weights}) as score
   from memory_fts f join memory m on m.rowid = f.rowid
  where memory_fts match :match and {condition}
- order by score desc limit :limit
+ order by score desc, m.at desc, f.rowid desc limit :limit
 """
 _COUNT = "select count(*) from memory"
 _ROUGHLY = "select coalesce((select seq from sqlite_sequence where name = 'memory'), 0)"

@@ -96,7 +96,7 @@ def documents(db: Database, rowids: Iterable[int]) -> dict[int, Document]:
     for rowid, stored in memories.by_rowids(db, rowids).items():
         if stored.scope not in known:
             known[stored.scope] = scopes.of_memory(db, stored.scope)
-        result[rowid] = Document(_own(stored), _ctx(db, stored), known[stored.scope].terms)
+        result[rowid] = Document(_own(stored), _ctx(db, stored), known[stored.scope].words(stored.kind))
     return result
 
 

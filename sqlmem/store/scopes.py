@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlmem.db import Database
+from sqlmem.records import Kind
 
 _FIND = "select id, session from scope where user = :user and coalesce(session, '') in ('', :session)"
 _ADD = "insert into scope (user, session, created_at) values (:user, :session, :now) returning id"
@@ -22,11 +23,13 @@ class Scope:
     id: int
     base: int
 
-    @property
-    def terms(self) -> str:
-        """The words that mark this scope's memories in the keyword index (see schema/fts.sql)."""
-        wide = f" w{self.base}" if self.id == self.base else ""
-        return f"u{self.base} s{self.id}{wide}"
+    def words(self, kind: Kind) -> str:
+        """The words that mark a memory of this scope in the keyword index (see schema/fts.sql).
+
+        Always three, so that none is held for longer than another by its words.
+        """
+        wide = kind != "turn" and self.id == self.base
+        return f"u{self.base} s{self.id} {'w' if wide else 'p'}{self.base}"
 
 
 def find(db: Database, user: str, session: str | None) -> Scope | None:
