@@ -7,11 +7,11 @@ block = store.context("what format did they want", session="u42", token_budget=1
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-from sqlmem.embed.base import Embedder
 from sqlmem.errors import (
     AlreadyExists,
     Busy,
@@ -32,11 +32,12 @@ from sqlmem.errors import (
     StorageError,
     StoreClosed,
 )
-from sqlmem.memory_store import MemoryStore, open
-from sqlmem.records import Category, CheckReport, ContextBlock, Memory, MemoryId, ModelInfo, Page, Recall, Stats
 
 if TYPE_CHECKING:
+    from sqlmem.embed.base import Embedder
     from sqlmem.embed.hashing import HashEmbedder
+    from sqlmem.memory_store import MemoryStore, open
+    from sqlmem.records import Category, CheckReport, ContextBlock, Memory, MemoryId, ModelInfo, Page, Recall, Stats
 
 __all__ = [
     "AlreadyExists",
@@ -73,9 +74,25 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "HashEmbedder":
-        from sqlmem.embed.hashing import HashEmbedder  # brings numpy
+# Where the rest is found at its first use: a program that imports sqlmem and does not open a store pays next to nothing.
+_HOMES = {
+    "Embedder": "sqlmem.embed.base",
+    "HashEmbedder": "sqlmem.embed.hashing",
+    "MemoryStore": "sqlmem.memory_store",
+    "open": "sqlmem.memory_store",
+    **dict.fromkeys(
+        ("Category", "CheckReport", "ContextBlock", "Memory", "MemoryId", "ModelInfo", "Page", "Recall", "Stats"),
+        "sqlmem.records",
+    ),
+}
 
-        return HashEmbedder
-    raise AttributeError(f"module 'sqlmem' has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sqlmem' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
