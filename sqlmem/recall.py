@@ -22,7 +22,7 @@ from sqlmem.store.memories import Stored, array
 # `limit`.
 POOL = 100
 # A budget of many tokens needs more candidates to be filled; no memory is printed in fewer than about this many.
-TOKENS_A_MEMORY = 12
+TOKENS_A_MEMORY = 15
 # How many waiting vectors one recall computes before it searches: about a second of work.
 EMBED_FIRST = 100
 FEEDBACK_LIMIT = 2.0
