@@ -133,7 +133,11 @@ def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
             affected.update(added)
         vector_index.add(db, added)
         for place in to_pin:
-            ids[place] = _pin(engine, ids[place])
+            fact = ids[place]
+            ids[place] = _pin(engine, fact)
+            for later in range(place + 1, len(ids)):
+                if ids[later] == fact and later not in to_pin:
+                    ids[later] = MemoryId(ids[place], created=False)
             if items[place].key is not None:
                 db.execute(_MOVE_KEY, {"user": items[place].user, "key": items[place].key, "id": ids[place]})
     return ids

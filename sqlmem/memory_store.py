@@ -67,6 +67,8 @@ def open(
         clock=system_clock if clock is None else clock,
     )
     name = _path(path)
+    if read_only and name == ":memory:":
+        raise InvalidArgument('":memory:" makes a new, empty store; there is nothing to read in it')
     db = schema.open_file(
         name,
         read_only=arguments.boolean("read_only", read_only),

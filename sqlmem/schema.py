@@ -9,7 +9,16 @@ from pathlib import Path
 
 from sqlmem import __version__
 from sqlmem.db import Database, use_wal
-from sqlmem.errors import Corrupt, MigrationFailed, NewerFile, NotASqlmemFile, NotFound, SqlmemError, StorageError
+from sqlmem.errors import (
+    Corrupt,
+    FileFormatError,
+    MigrationFailed,
+    NewerFile,
+    NotASqlmemFile,
+    NotFound,
+    SqlmemError,
+    StorageError,
+)
 from sqlmem.text import TEXT_VERSION
 
 APPLICATION_ID = 0x736D656D  # "smem"
@@ -49,7 +58,7 @@ def open_file(path: str, *, read_only: bool = False, create: bool = True, full: 
         _look(path, read_only=read_only, create=create)
     db = Database(path, read_only=read_only, create=create, full=full)
     try:
-        _bring_up_to_date(db)
+        _bring_up_to_date(db, create=create)
     except BaseException:
         db.close()
         raise
@@ -95,11 +104,17 @@ def _foreign(path: str) -> NotASqlmemFile:
     return NotASqlmemFile(f"{path} is another program's SQLite database; it was not touched", path=path)
 
 
-def _bring_up_to_date(db: Database) -> None:
+def _bring_up_to_date(db: Database, *, create: bool) -> None:
     if not _is_current(db):
+        version = _version(db)
+        if version == 0 and (db.read_only or not create):
+            raise NotASqlmemFile(f"{db.path} is empty: there is no store in it, and none was created", path=db.path)
         if db.read_only:
-            # An older or half-made file is not ours to change here, and cannot be read as it is.
-            raise NotASqlmemFile(f"{db.path} holds no sqlmem store yet; open it once for writing", path=db.path)
+            raise FileFormatError(
+                f"{db.path} has the older format {version}, which cannot be read as it is; open it once for writing, "
+                f"which brings it to format {FORMAT_VERSION}",
+                path=db.path,
+            )
         with db.write():
             # Another process may have created or migrated it while we waited for the lock.
             if not _is_current(db):

@@ -251,3 +251,16 @@ def test_a_key_twice_in_one_batch_stores_one(store: sqlmem.MemoryStore) -> None:
     assert ids[0] == ids[2] != ids[1]
     assert [id_.created for id_ in ids] == [True, True, False]
     assert [turn.turn for turn in store.turns("s")] == [0, 1]
+
+
+def test_a_fact_pinned_within_one_call_is_answered_with_the_pinned_version_from_then_on(store: sqlmem.MemoryStore) -> None:
+    first, pinned, again = store.remember_many(
+        [
+            {"text": "x", "kind": "fact"},
+            {"text": "x", "pinned": True},
+            {"text": "x", "kind": "fact"},
+        ]
+    )
+    assert (first.created, pinned.created, again.created) == (True, True, False)
+    assert again == pinned != first
+    assert [(memory.kind, memory.state) for memory in store.history(first)] == [("fact", "superseded"), ("pinned", "live")]
