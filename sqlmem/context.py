@@ -22,13 +22,6 @@ RECENT = "Recent conversation:"
 RELEVANT = "Relevant memories:"
 
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-_COLUMNS = ", ".join("m." + name.strip() for name in memories.COLUMNS.split(","))
-_LAST_TURNS = f"""
-select {_COLUMNS} from memory m
- where m.scope = :scope and m.kind = 'turn' and m.ended_at is null and m.proposed = 0
-   and (m.expires_at is null or m.expires_at > :now)
- order by m.turn desc limit :count
-"""
 
 
 def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
@@ -162,7 +155,7 @@ def _pins(engine: Engine, asked: Question) -> list[Stored]:
     condition = filters.condition(engine.db, wanted, asked.now)
     if condition is None:
         return []
-    sql = f"select {_COLUMNS} from memory m where {condition.sql} order by m.at, m.rowid"
+    sql = f"select {memories.OF_M} from memory m where {condition.sql} order by m.at, m.rowid"
     return [Stored(*row) for row in engine.db.rows(sql, condition.bindings)]
 
 
@@ -172,7 +165,7 @@ def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
     scope = None if session is None else scopes.find(engine.db, asked.chosen.user, session)
     if scope is None or count == 0:
         return []
-    return [Stored(*row) for row in engine.db.rows(_LAST_TURNS, {"scope": scope.id, "now": asked.now, "count": count})]
+    return memories.last_turns(engine.db, scope.id, asked.now, count)
 
 
 def _add_recent(draft: Draft, turns: Sequence[Stored]) -> None:

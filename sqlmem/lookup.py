@@ -18,16 +18,7 @@ from sqlmem.store.memories import Stored
 
 LONGEST_PAGE = 1_000
 
-_COLUMNS = ", ".join("m." + name.strip() for name in memories.COLUMNS.split(","))
-_PAGE = f"select {_COLUMNS} from memory m where {{condition}} {{after}} order by m.at desc, m.rowid desc limit :limit"
-_TURNS = f"""
-select * from (
-    select {_COLUMNS} from memory m
-     where m.scope = :scope and m.kind = 'turn' and m.ended_at is null and m.proposed = 0
-       and (m.expires_at is null or m.expires_at > :now)
-     order by m.turn desc limit :last
-) order by turn
-"""
+_PAGE = f"select {memories.OF_M} from memory m where {{condition}} {{after}} order by m.at desc, m.rowid desc limit :limit"
 _STATES = """
 select case when proposed then 'proposed'
             when ended_by is not null then 'superseded'
@@ -77,14 +68,14 @@ def page(engine: Engine, chosen: Filter, *, limit: object, cursor: object, previ
 def turns(engine: Engine, session: object, user: object, last: object) -> list[Memory]:
     """The live turns of exactly one session, in the order spoken."""
     name = None if session is None else arguments.name("session", session)
-    count = -1 if last is None else arguments.integer("last", last, least=0)
+    count = None if last is None else arguments.integer("last", last, least=0)
     with engine.db.read():
         scope = scopes.find(engine.db, arguments.name("user", user, empty=True), name)
         if scope is None:
             return []
         now = engine.now()
-        rows = engine.db.rows(_TURNS, {"scope": scope.id, "now": now, "last": count})
-        return memories.records(engine.db, [Stored(*row) for row in rows], now)
+        found = memories.last_turns(engine.db, scope.id, now, count)
+        return memories.records(engine.db, found[::-1], now)
 
 
 def stats(engine: Engine) -> Stats:

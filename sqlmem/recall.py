@@ -31,7 +31,7 @@ _FEEDBACK = """
 select memory, outcome, at from feedback where memory in (select value from json_each(:rowids)) order by id
 """
 _SIGNS = {"useful": 1.0, "dead_end": -1.0, "corrected": -1.0}
-_RECENT = f"select {', '.join('m.' + name.strip() for name in memories.COLUMNS.split(','))} from memory m"
+_RECENT = f"select {memories.OF_M} from memory m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,6 @@ import sqlmem
 from tests.helpers_store import DAY, MILLISECOND, START, MovableClock, assert_sound
 
 
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
 def everywhere(store: sqlmem.MemoryStore) -> dict[str, list[str]]:
     """The texts that each reading verb shows of session s."""
     block = store.context("tea", session="s")

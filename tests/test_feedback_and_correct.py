@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,6 @@ import pytest
 
 import sqlmem
 from tests.helpers_store import DAY, MILLISECOND, START, MovableClock, assert_sound
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest.fixture
-def store(clock: MovableClock) -> Iterator[sqlmem.MemoryStore]:
-    with sqlmem.open(":memory:", embedder=sqlmem.HashEmbedder(64), clock=clock) as opened:
-        yield opened
-        assert_sound(opened)
 
 
 def feedback_of(store: sqlmem.MemoryStore, id_: str, **options: Any) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -13,18 +12,6 @@ import pytest
 
 import sqlmem
 from tests.helpers_store import DAY, MILLISECOND, START, MovableClock, assert_sound
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest.fixture
-def store(clock: MovableClock) -> Iterator[sqlmem.MemoryStore]:
-    with sqlmem.open(":memory:", embedder=sqlmem.HashEmbedder(16), clock=clock) as opened:
-        yield opened
-        assert_sound(opened)
 
 
 def left(store: sqlmem.MemoryStore) -> list[str]:
@@ -328,7 +315,7 @@ def test_grades_categories_and_links_go_with_a_memory(store: sqlmem.MemoryStore)
     assert store.forget(ids=[old, new]) == 2
     db = store._engine.db
     for table in (
-        "memory", "feedback", "link", "memory_category", "memory_key", "pending", "vector_hash_16", "memory_fts_docsize",
+        "memory", "feedback", "link", "memory_category", "memory_key", "pending", "vector_hash_64", "memory_fts_docsize",
     ):  # fmt: skip
         assert db.value(f"select count(*) from {table}") == 0, table
     assert [category.count for category in store.categories.list()] == [0]

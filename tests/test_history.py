@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 import sqlmem
-from tests.helpers_store import START, MovableClock, assert_sound
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest.fixture
-def store(clock: MovableClock) -> Iterator[sqlmem.MemoryStore]:
-    with sqlmem.open(":memory:", embedder=sqlmem.HashEmbedder(16), clock=clock) as opened:
-        yield opened
-        assert_sound(opened)
+from tests.helpers_store import START, MovableClock
 
 
 @pytest.fixture

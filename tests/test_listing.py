@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,7 @@ from typing import Any
 import pytest
 
 import sqlmem
-from tests.helpers_store import DAY, START, MovableClock, assert_sound
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest.fixture
-def store(clock: MovableClock) -> Iterator[sqlmem.MemoryStore]:
-    with sqlmem.open(":memory:", embedder=sqlmem.HashEmbedder(16), clock=clock) as opened:
-        yield opened
-        assert_sound(opened)
-
+from tests.helpers_store import DAY, START, MovableClock
 
 # -- get --------------------------------------------------------------------------------------------------------------
 
@@ -304,7 +291,7 @@ def test_stats_count_everything_exactly(store: sqlmem.MemoryStore, clock: Movabl
     assert dict(stats.live) == {"turn": 5, "fact": 1, "pinned": 1, "summary": 0}
     assert (stats.superseded, stats.expired, stats.ended, stats.proposed, stats.forgotten) == (1, 1, 0, 0, 1)
     assert (stats.users, stats.sessions, stats.feedback, stats.format_version) == (2, 3, 1, 1)
-    assert stats.models == (sqlmem.ModelInfo(name="hash-16", dim=16, vectors=8, pending=0, bits="none"),)
+    assert stats.models == (sqlmem.ModelInfo(name="hash-64", dim=64, vectors=8, pending=0, bits="none"),)
     assert stats.path == ":memory:"
     assert stats.size_bytes > 0
 

@@ -61,6 +61,14 @@ COLUMNS = (
     "rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, "
     "ended_at, end_reason, ended_by, proposed, seen, metadata"
 )
+OF_M = ", ".join(f"m.{name.strip()}" for name in COLUMNS.split(","))
+"""The same columns, of `memory m`."""
+
+_LAST_TURNS = f"""
+select {COLUMNS} from memory
+ where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and (expires_at is null or expires_at > :now)
+ order by turn desc limit :count
+"""
 _BY_ID = f"select {COLUMNS} from memory where id = :id"
 _BY_ROWIDS = f"select {COLUMNS} from memory where rowid in (select value from json_each(:rowids))"
 _HEAD = f"select {COLUMNS} from memory where chain = :chain and ended_at is null and proposed = 0"
@@ -156,6 +164,11 @@ def head(db: Database, chain: int) -> Stored | None:
     """The chain's newest version if it has not ended. It may have expired."""
     row = db.row(_HEAD, {"chain": chain})
     return None if row is None else Stored(*row)
+
+
+def last_turns(db: Database, scope: int, now: int, count: int | None) -> list[Stored]:
+    """The live turns of exactly this scope, newest first: all, or the last `count`."""
+    return [Stored(*row) for row in db.rows(_LAST_TURNS, {"scope": scope, "now": now, "count": -1 if count is None else count})]
 
 
 def chain(db: Database, number: int) -> list[Stored]:

@@ -82,7 +82,7 @@ def end(db: Database, rowid: int) -> None:
 
 
 def rebuild_bits(db: Database, model: Model) -> None:
-    """Create the bit index of a model again from its codes. Costs about 15 µs a vector. Needs sqlite-vec and a centre."""
+    """Create the bit index of a model again from its codes. Costs about 20 µs a vector. Needs sqlite-vec and a centre."""
     db.execute(f"drop table if exists {model.table}_bits")
     db.script(sql("bits.sql").format(table=model.table, bits=_bit_width(model)))
     after = 0
