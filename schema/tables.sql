@@ -36,6 +36,7 @@ create unique index memory_version on memory (chain, version);
 create unique index memory_head on memory (chain) where ended_at is null and proposed = 0;
 create unique index memory_turn on memory (scope, turn) where kind = 'turn' and ended_at is null;
 create index memory_scan on memory (scope, ended_at, at, kind, expires_at, proposed);
+create index memory_pin on memory (scope) where kind = 'pinned' and ended_at is null;
 create index memory_expiry on memory (expires_at) where expires_at is not null;
 create index memory_statement on memory (scope, digest) where digest is not null and ended_at is null;
 
@@ -97,15 +98,24 @@ create table setting (
     value text not null check (json_valid(value))
 ) strict, without rowid;
 
-create table model (
+create table model (                                   -- one vector for each memory, of one model and one input
     id          integer primary key,
-    name        text    not null unique,
+    name        text    not null,
     fingerprint text    not null,                      -- sha256 of the model, or '' where the embedder has none
+    input       text    not null check (input in ('own', 'context')),  -- the memory's text; or the turn before it and its text
     dim         integer not null check (dim > 0),
     centre      blob,                                  -- float32[dim], little-endian; null until enough vectors are there
     table_name  text    not null unique,               -- its vectors; <table_name>_bits is the index derived from them
-    bits        text    not null check (bits in ('none', 'current', 'stale')),
-    created_at  integer not null
+    serving     integer not null check (serving in (0, 1)),  -- 0 while it is being filled to replace the others
+    indexed_to  integer,                               -- the bit index holds every change up to this; null: there is none
+    created_at  integer not null,
+    unique (name, fingerprint, input, dim)
+) strict;
+
+create table change (                                  -- which memories' vectors came, ended or went; old ones are dropped
+    seq    integer primary key,
+    memory integer not null,                           -- rowid
+    added  integer not null check (added in (0, 1))    -- 1: the memory had no vector before
 ) strict;
 
 create table pending (                                 -- memories that still wait for a model's vector

@@ -37,7 +37,18 @@ if TYPE_CHECKING:
     from sqlmem.embed.base import Embedder
     from sqlmem.embed.hashing import HashEmbedder
     from sqlmem.memory_store import MemoryStore, open
-    from sqlmem.records import Category, CheckReport, ContextBlock, Memory, MemoryId, ModelInfo, Page, Recall, Stats
+    from sqlmem.records import (
+        Category,
+        CheckReport,
+        ContextBlock,
+        Explanation,
+        Memory,
+        MemoryId,
+        ModelInfo,
+        Page,
+        Recall,
+        Stats,
+    )
 
 __all__ = [
     "AlreadyExists",
@@ -50,6 +61,7 @@ __all__ = [
     "DiskFull",
     "Embedder",
     "EmbeddingError",
+    "Explanation",
     "FileFormatError",
     "HashEmbedder",
     "InvalidArgument",
@@ -81,7 +93,18 @@ _HOMES = {
     "MemoryStore": "sqlmem.memory_store",
     "open": "sqlmem.memory_store",
     **dict.fromkeys(
-        ("Category", "CheckReport", "ContextBlock", "Memory", "MemoryId", "ModelInfo", "Page", "Recall", "Stats"),
+        (
+            "Category",
+            "CheckReport",
+            "ContextBlock",
+            "Explanation",
+            "Memory",
+            "MemoryId",
+            "ModelInfo",
+            "Page",
+            "Recall",
+            "Stats",
+        ),
         "sqlmem.records",
     ),
 }

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from sqlmem import encoding
+from sqlmem import encoding, excerpts
 from sqlmem import recall as recalling
-from sqlmem.clock import from_ms
+from sqlmem.draft import Draft
 from sqlmem.engine import Engine
+from sqlmem.excerpts import Passages, Step
 from sqlmem.recall import Question, Ranked
-from sqlmem.records import ContextBlock
-from sqlmem.search import filters
+from sqlmem.records import ContextBlock, Memory
+from sqlmem.search import filters, keywords
 from sqlmem.search.filters import Filter
 from sqlmem.store import memories, scopes
 from sqlmem.store.memories import Stored
-from sqlmem.tokens import TokenCounter
 
-PINNED = "Pinned facts:"
-RECENT = "Recent conversation:"
-RELEVANT = "Relevant memories:"
-
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+# The kind is spelt out, so that SQLite sees that the index of pins will do.
+_PINS = f"select {memories.OF_M} from memory m where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid"
+# A memory whose best passages do not fit is passed over; after so many in a row what is left of the budget is too little.
+FAILURES = 24
+# No more memories are taken apart than could be printed in a budget, counted by their number and by their text.
+TOKENS_A_MEMORY = 16
+TAKEN_APART = 8
 
 
 def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
     """Pins, then recent turns, then what is relevant, as far as the budget goes."""
     encoding.embed_pending(engine.db, engine.encoder, limit=recalling.EMBED_FIRST)
-    vector = recalling.encode(engine, asked)
+    vectors = recalling.encode(engine, asked)
+    bonus = recalling.rerank(engine, asked, vectors)
     most = recalling.POOL if asked.limit is None and asked.token_budget is None else asked.limit
     with engine.db.read():
         pins = _pins(engine, asked)
@@ -36,127 +39,90 @@ def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
         turns = _last_turns(engine, asked, recent_turns)
         _add_recent(draft, turns)
         shown = {item.rowid for item in (*draft.pins, *draft.recent)}
-        ranked = recalling.rank(engine, asked, vector, exclude=shown)[:most]
-        for item in ranked:
-            draft.add_relevant(item)
-        draft.trim()
+        ranked = recalling.rank(engine, asked, vectors, bonus, exclude=shown)[:most]
+        _fill(engine, draft, asked, ranked)
+        draft.trim(item.stored.rowid for item in ranked)
         wanted = {turn.rowid for turn in turns} | {item.stored.rowid for item in ranked}
         cut = len(wanted - draft.rowids())
+        retrieved = tuple(_retrieved(engine, draft, ranked, asked.now))
         fixed = [*draft.pins, *draft.recent]
         records = memories.records(engine.db, fixed, asked.now)
         return ContextBlock(
             text=draft.text(),
             pinned=tuple(records[: len(draft.pins)]),
             recent=tuple(records[len(draft.pins) :]),
-            retrieved=tuple(recalling.recalled(engine, draft.relevant, asked.now)),
+            retrieved=retrieved,
             query=asked.query,
             session=asked.chosen.session,
             token_budget=asked.token_budget,
             token_estimate=engine.options.token_counter(draft.text()),
-            truncated=over or cut > 0,
+            truncated=over or cut > 0 or any(memory.excerpt is not None for memory in retrieved),
             cut_count=cut,
         )
 
 
-@dataclass(slots=True)
-class Draft:
-    """A block in the making, which knows how much room is left.
+def _fill(engine: Engine, draft: Draft, asked: Question, ranked: Sequence[Ranked]) -> None:
+    """Print the relevant memories: whole where there is room for all, else those passages that are worth the most."""
+    for item in ranked:
+        if not draft.show(item, item.stored.text) and draft.budget is not None and asked.query:
+            break
+    else:
+        return
+    draft.clear()
+    assert draft.budget is not None, "without a budget everything fits"
+    kept: dict[int, set[int]] = {}
+    refused: set[int] = set()
+    failures = 0
+    for item, read, step in _steps(engine, draft.budget, asked, ranked):
+        rowid = item.stored.rowid
+        if rowid in refused:
+            continue
+        text = excerpts.excerpt(read, wanted := kept.get(rowid, set()) | set(step.passages))
+        if draft.show(item, text):
+            failures = 0
+            kept[rowid] = wanted if text != read.text else set(range(len(read.spans)))
+            continue
+        failures += 1
+        if failures == FAILURES:
+            return
+        if rowid not in kept:
+            refused.add(rowid)
 
-    Token counts do not add up: a whole text may have fewer tokens than its lines. So lines are added up, each with the most
-    that its date and heading may cost; only where that sum reaches the budget is the whole text counted.
-    """
 
-    count: TokenCounter
-    budget: int | None
-    pins: list[Stored]
-    recent: list[Stored] = field(default_factory=list)
-    relevant: list[Ranked] = field(default_factory=list)
-    _at_most: int = 0
-    _exact: bool = True
-    _around: int = 0
+def _steps(engine: Engine, budget: int, asked: Question, ranked: Sequence[Ranked]) -> list[tuple[Ranked, Passages, Step]]:
+    """What may be printed, the best first: passages of the best memories, by their own worth and by that of the memory."""
+    shares = keywords.weights(engine.db, asked.query, engine.frequencies)
+    found: list[tuple[float, int, Step]] = []
+    read: list[Passages] = []
+    characters = 0
+    for place, item in enumerate(ranked[: max(1, budget // TOKENS_A_MEMORY)]):
+        read.append(engine.reader.read(item.stored.rowid, item.stored.text))
+        standing = excerpts.standing(item.score, ranked[0].score, place)
+        found += [(-standing - step.value, place, step) for step in excerpts.steps(read[-1], shares)]
+        characters += len(item.stored.text)
+        if characters > TAKEN_APART * 4 * budget:
+            break
+    found.sort(key=lambda entry: (*entry[:2], entry[2].passages))
+    return [(ranked[place], read[place], step) for _, place, step in found]
 
-    def __post_init__(self) -> None:
-        self._at_most = self.count(self.text())
-        self._around = self.count(f"\n\n{RELEVANT}\n") + self.count("30 Sep 2000:\n")
 
-    def fits(self) -> bool:
-        """Whether the whole text is within the budget."""
-        return self.budget is None or self.count(self.text()) <= self.budget
-
-    def add_recent(self, turn: Stored) -> bool:
-        """Put a turn before the recent ones if it fits."""
-        if not self._may_fit(turn):
-            return False
-        self.recent.insert(0, turn)
-        if self._settled(turn):
-            return True
-        del self.recent[0]
-        return False
-
-    def add_relevant(self, item: Ranked) -> bool:
-        """Put a memory after the relevant ones if it fits."""
-        if not self._may_fit(item.stored):
-            return False
-        self.relevant.append(item)
-        if self._settled(item.stored):
-            return True
-        self.relevant.pop()
-        return False
-
-    def trim(self) -> None:
-        """Drop from the tail until the whole text fits.
-
-        Needed only for a counter that finds more tokens in a text than in its lines.
-        """
-        while (self.relevant or self.recent) and not self.fits():
-            del (self.relevant or self.recent)[-1 if self.relevant else 0]
-
-    def rowids(self) -> set[int]:
-        """The memories in the block."""
-        return {item.rowid for item in (*self.pins, *self.recent, *(ranked.stored for ranked in self.relevant))}
-
-    def text(self) -> str:
-        """The block as it stands: sections with a blank line between them, empty ones left out."""
-        sections = [
-            (PINNED, [_line(pin) for pin in self.pins]),
-            (RECENT, [_line(turn) for turn in self.recent]),
-            (RELEVANT, _dated([item.stored for item in self.relevant])),
-        ]
-        return "\n\n".join("\n".join([heading, *lines]) for heading, lines in sections if lines)
-
-    def _may_fit(self, stored: Stored) -> bool:
-        if self.budget is None:
-            return True
-        tokens = self.count(_line(stored))
-        if self._at_most + tokens + 1 + self._around <= self.budget:
-            return True
-        if not self._exact:
-            self._at_most, self._exact = self.count(self.text()), True
-        # Joining a line to a text saves what the counter adds to every text, and maybe a token at the seam.
-        return self._at_most + tokens - self.count("") - 2 <= self.budget
-
-    def _settled(self, stored: Stored) -> bool:
-        """Whether the block with `stored` in it is within the budget."""
-        if self.budget is None:
-            return True
-        at_most = self._at_most + self.count(_line(stored)) + 1 + self._around
-        exact = at_most > self.budget
-        if exact:
-            at_most = self.count(self.text())
-        if at_most > self.budget:
-            return False
-        self._at_most, self._exact = at_most, exact
-        return True
+def _retrieved(engine: Engine, draft: Draft, ranked: Sequence[Ranked], now: int) -> list[Memory]:
+    """The relevant memories of the block in rank order, each with what is printed of it where that is not all."""
+    shown = [item for item in ranked if item.stored.rowid in draft.relevant]
+    printed = [draft.relevant[item.stored.rowid].text for item in shown]
+    return [
+        memory if text == memory.text else replace(memory, excerpt=text)
+        for memory, text in zip(recalling.recalled(engine, shown, now), printed, strict=True)
+    ]
 
 
 def _pins(engine: Engine, asked: Question) -> list[Stored]:
     chosen = asked.chosen
-    wanted = Filter(user=chosen.user, session=chosen.session, all_users=chosen.all_users, kinds=("pinned",))
+    wanted = Filter(user=chosen.user, session=chosen.session, all_users=chosen.all_users)
     condition = filters.condition(engine.db, wanted, asked.now)
     if condition is None:
         return []
-    sql = f"select {memories.OF_M} from memory m where {condition.sql} order by m.at, m.rowid"
-    return [Stored(*row) for row in engine.db.rows(sql, condition.bindings)]
+    return [Stored(*row) for row in engine.db.rows(_PINS.format(condition=condition.sql), condition.bindings)]
 
 
 def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
@@ -173,26 +139,3 @@ def _add_recent(draft: Draft, turns: Sequence[Stored]) -> None:
     for turn in turns:
         if not draft.add_recent(turn):
             return
-
-
-def _line(stored: Stored) -> str:
-    """One memory as the block prints it. Further lines of its text are indented, so that none can pose as another memory."""
-    first, *more = stored.text.strip().splitlines()
-    lead = f"{stored.role}: " if stored.kind == "turn" else "- "
-    return "\n  ".join([lead + first, *more])
-
-
-def _dated(chosen: Sequence[Stored]) -> list[str]:
-    """Lines of the relevant memories: statements first, then turns in order of time, each day of a session under its date."""
-    lines = [_line(stored) for stored in chosen if stored.kind != "turn"]
-    days: dict[tuple[int, str], list[Stored]] = {}
-    for stored in sorted((item for item in chosen if item.kind == "turn"), key=lambda item: (item.at, item.turn, item.rowid)):
-        days.setdefault((stored.scope, _date(stored)), []).append(stored)
-    for (_, date), turns in days.items():
-        lines += [f"{date}:", *map(_line, turns)]
-    return lines
-
-
-def _date(stored: Stored) -> str:
-    moment = from_ms(stored.at)
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"

@@ -1,16 +1,17 @@
-"""The embedder of an open store, matched with the model that its file holds."""
+"""The embedders of an open store, matched with the models that its file holds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlmem import embed
 from sqlmem.db import Database
 from sqlmem.embed import Embedder
 from sqlmem.errors import InvalidArgument, ModelMismatch, ModelMissing
-from sqlmem.store import models, vector_index
-from sqlmem.store.models import Model
+from sqlmem.store import leads, models, vector_index
+from sqlmem.store.memories import array
+from sqlmem.store.models import Input, Model
 from sqlmem.text import spoken
 
 if TYPE_CHECKING:
@@ -24,144 +25,277 @@ Said = tuple[str, str]  # role, text
 BATCH = 256
 
 _WAITING = """
-select m.rowid, m.role, m.text from pending p join memory m on m.rowid = p.memory where p.model = :model limit :limit
+select m.rowid, m.role, m.text from pending p join memory m on m.rowid = p.memory
+ where p.model = :model order by p.memory {order} limit :limit
 """
+_COUNT_WAITING = "select count(*) from pending where model in (select value from json_each(:models))"
 _ANY_MEMORY = "select 1 from memory limit 1"
 
 
 class Encoder:
-    """Turns texts into the codes that the file's model table holds."""
+    """Turns texts into the codes that the file's model tables hold, and questions into vectors."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self.name = embedder.name
+    def __init__(self, embedders: Sequence[Embedder]) -> None:
+        self._embedders = {embedder.name: embedder for embedder in embedders}
 
-    def documents(self, said: Sequence[Said]) -> list[bytes | None]:
-        """int8 codes of what was said, None where the text has no vector. Raises EmbeddingError."""
+    @property
+    def embedders(self) -> list[Embedder]:
+        """Those that it was made of."""
+        return list(self._embedders.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The models that it runs."""
+        return list(self._embedders)
+
+    def documents(self, db: Database, said: Sequence[Said]) -> list[dict[int, bytes | None]]:
+        """For each of what was said, its own code by model id, None where it has no vector. Raises EmbeddingError."""
+        codes: list[dict[int, bytes | None]] = [{} for _ in said]
         if not said:
-            return []
-        units, usable = embed.embed_documents(self._embedder, [spoken(role, text) for role, text in said])
-        codes: list[bytes | None] = [None] * len(said)
+            return codes
+        texts = [spoken(role, text) for role, text in said]
+        for model in self.able(models.every(db)):
+            if model.input == "own":
+                for place, code in enumerate(self.codes(model, texts)):
+                    codes[place][model.id] = code
+        return codes
+
+    def codes(self, model: Model, texts: Sequence[str]) -> list[bytes | None]:
+        """int8 codes of texts, None where one has no vector. Raises EmbeddingError."""
+        units, usable = embed.embed_documents(self._embedders[model.name], texts)
+        codes: list[bytes | None] = [None] * len(texts)
         places = [place for place, fine in enumerate(usable) if fine]
         if places:
             for place, code in zip(places, vector_index.encode(units[places]), strict=True):
                 codes[place] = code
         return codes
 
-    def query(self, text: str) -> NDArray[np.float32] | None:
-        """The unit vector of a question, float32[dim], or None if it has none. Raises EmbeddingError."""
-        return embed.embed_query(self._embedder, text)
+    def query(self, text: str) -> dict[str, NDArray[np.float32]]:
+        """The unit vectors of a question, float32[dim] by model, without those that have none. Raises EmbeddingError."""
+        vectors = {name: embed.embed_query(embedder, text) for name, embedder in self._embedders.items()}
+        return {name: vector for name, vector in vectors.items() if vector is not None}
 
-    def model(self, db: Database) -> Model | None:
-        """The file's row for this embedder, as it is now."""
-        return next((model for model in models.held(db) if model.name == self.name), None)
+    def able(self, candidates: Sequence[Model]) -> list[Model]:
+        """Those of the models that it can run."""
+        return [model for model in candidates if _runs(self._embedders.get(model.name), model)]
+
+    def serving(self, db: Database) -> list[Model]:
+        """The models that searches use. Raises ModelMismatch if reembed() in another process put others in their place."""
+        held = models.held(db)
+        if len(self.able(held)) < len(held):
+            raise ModelMismatch(
+                f"the vectors of {db.path} are now made by {_names(held)}, this store was opened with "
+                f"{_quoted(self.names)}: open it again"
+            )
+        return held
 
 
-def embed_pending(db: Database, encoder: Encoder | None, *, limit: int | None = None) -> int:
-    """Give vectors to memories that wait for them, in batches; returns to how many. Does nothing without an embedder."""
+Progress = Callable[[int, int], object]
+
+
+def embed_pending(
+    db: Database,
+    encoder: Encoder | None,
+    *,
+    limit: int | None = None,
+    only: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Compute the vectors that memories wait for, in batches; returns how many. Does nothing without an embedder.
+
+    `limit` bounds them, the newest first; `only` names the models by id. After each batch `progress(done, total)` is called.
+    """
     if encoder is None or db.read_only:
         return 0
     done = 0
-    while limit is None or done < limit:
-        model = encoder.model(db)
-        if model is None:
-            break
-        waiting = db.rows(_WAITING, {"model": model.id, "limit": BATCH if limit is None else min(BATCH, limit - done)})
-        if not waiting:
-            break
-        codes = encoder.documents([(role, text) for _, role, text in waiting])
-        with db.write():
-            vector_index.settle(db, model, dict(zip((row[0] for row in waiting), codes, strict=True)))
-        done += len(waiting)
+    able = [model for model in encoder.able(models.every(db)) if only is None or model.id in only]
+    total = 0 if progress is None else db.value(_COUNT_WAITING, {"models": array(model.id for model in able)})
+    for model in able:
+        while limit is None or done < limit:
+            settled = _embed_batch(db, encoder, model, BATCH if limit is None else min(BATCH, limit - done), limit is not None)
+            if not settled:
+                break
+            done += settled
+            if progress is not None:
+                progress(done, max(done, total))
     return done
 
 
-def bind(db: Database, embedder: object, now: int) -> Encoder | None:
-    """The encoder for `db`, its model entered in a file that holds none yet. None means keywords only.
+def _embed_batch(db: Database, encoder: Encoder, model: Model, size: int, newest_first: bool) -> int:
+    order = "desc" if newest_first else "asc"
+    with db.read():
+        waiting = db.rows(_WAITING.format(order=order), {"model": model.id, "limit": size})
+        before = leads.of(db, [row[0] for row in waiting]) if model.input == "context" else {}
+    if not waiting:
+        return 0
+    texts = {rowid: leads.joined(before.get(rowid), role, text) for rowid, role, text in waiting}
+    if model.input == "context":
+        texts = {rowid: text for rowid, text in texts.items() if rowid in before}
+    codes: dict[int, bytes | None] = dict.fromkeys(row[0] for row in waiting)
+    codes.update(zip(texts, encoder.codes(model, list(texts.values())), strict=True))
+    with db.write():
+        if model.input == "context":
+            # What stands before a turn may have changed meanwhile: such a turn goes on waiting.
+            now = leads.of(db, codes)
+            codes = {rowid: code for rowid, code in codes.items() if now.get(rowid) == before.get(rowid)}
+        vector_index.settle(db, model, codes)
+    return len(waiting)
 
-    `embedder` is what open() was given: None for the file's own model (the bundled one in a new file), False for keywords
-    only, a catalogue name, or an Embedder. Raises ModelMismatch when the file's vectors come from another model, ModelMissing
-    when the model is not installed.
+
+def bind(db: Database, embedder: object, context_vectors: bool | None, now: int) -> Encoder | None:
+    """The encoder for `db`, its models entered in a file that holds none yet. None means keywords only.
+
+    `embedder` is what open() was given: None for the file's own models (the bundled one in a new file), False for keywords
+    only, a catalogue name, an Embedder, or several of them. Raises ModelMismatch when the file's vectors come from other
+    models, ModelMissing when a model is not installed.
     """
     if embedder is False:
         return None
     held = models.held(db)
     chosen = _choose(db, embedder, held)
-    if chosen is None:
-        return None
-    if not held and db.read_only:
+    if not chosen or (not held and db.read_only):
         return None
     if not held:
         with db.write():
-            # Another process may have entered its model while we waited for the lock.
+            # Another process may have entered its models while we waited for the lock.
             held = models.held(db)
             if not held:
-                _enter(db, chosen, now)
-    for model in held:
-        _match(db, model, chosen)
+                wanted = spaces(chosen, bool(context_vectors))
+                models.serve(db, [found_or_entered(db, one, input_, now=now).id for one, input_ in wanted])
+                held = models.held(db)
+    _match(db, held, chosen, context_vectors)
     _refresh(db)
     return Encoder(chosen)
 
 
-def _choose(db: Database, embedder: object, held: list[Model]) -> Embedder | None:
-    if isinstance(embedder, str):
-        return embed.load(embedder)
-    if embedder is not None:
-        if embedder is True or isinstance(embedder, list | tuple):
-            raise InvalidArgument(f"embedder must be a model's name, an Embedder, False or None, not {embedder!r}")
-        return embed.check_embedder(embedder)
-    if held:
-        return _load_held(db, held[0])
-    # A file that was filled without vectors stays a keyword-only file until a model is asked for.
-    return None if db.row(_ANY_MEMORY) else embed.load(embed.DEFAULT_MODEL)
+def chosen(embedder: object) -> list[Embedder]:
+    """The embedders that an argument names: a name, an Embedder, or several of them. Raises InvalidArgument, ModelMissing."""
+    several = list(embedder) if isinstance(embedder, list | tuple) else [embedder]
+    if not several or any(one is None or isinstance(one, bool) for one in several):
+        raise InvalidArgument(f"embedder must be a model's name, an Embedder, several of them, False or None, not {embedder!r}")
+    found = [embed.load(one) if isinstance(one, str) else embed.check_embedder(one) for one in several]
+    if len({one.name for one in found}) < len(found):
+        raise InvalidArgument(f"embedder names a model twice: {_quoted([one.name for one in found])}")
+    return found
 
 
-def _load_held(db: Database, model: Model) -> Embedder:
-    try:
-        return embed.load(model.name)
-    except ModelMissing as error:
-        raise ModelMissing(
-            f"the vectors of {db.path} were made by {model.name!r} ({model.dim} dimensions), which is not available: {error}; "
-            "pass that embedder to open(), or embedder=False to search by keywords"
-        ) from error
+def spaces(embedders: Sequence[Embedder], context_vectors: bool) -> list[tuple[Embedder, Input]]:
+    """The vectors that a memory gets: one from each embedder, and one in context where wanted."""
+    inputs: tuple[Input, ...] = ("own", "context") if context_vectors else ("own",)
+    return [(embedder, input_) for embedder in embedders for input_ in inputs]
 
 
-def _enter(db: Database, embedder: Embedder, now: int) -> None:
-    centre = getattr(embedder, "centre", None)
-    packed = None
-    if centre is not None:
-        import numpy as np
-
-        try:
-            numbers = np.asarray(centre, dtype="<f4")
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"the centre of embedder {embedder.name!r} must be numbers: {error}") from error
-        if numbers.shape != (embedder.dim,) or not np.isfinite(numbers).all():
-            raise InvalidArgument(f"the centre of embedder {embedder.name!r} must be {embedder.dim} finite numbers")
-        packed = numbers.tobytes()
-    models.add(db, name=embedder.name, fingerprint=_fingerprint(embedder), dim=embedder.dim, centre=packed, now=now)
-    vector_index.refresh_bits(db)
-
-
-def _match(db: Database, model: Model, embedder: Embedder) -> None:
-    given = _fingerprint(embedder)
-    same_build = not (given and model.fingerprint) or given == model.fingerprint
-    if model.name == embedder.name and model.dim == embedder.dim and same_build:
-        return
-    detail = "" if same_build else f", another build of it (sha256 {given[:12]}… instead of {model.fingerprint[:12]}…)"
-    raise ModelMismatch(
-        f"the vectors of {db.path} were made by {model.name!r} ({model.dim} dimensions), the embedder given is "
-        f"{embedder.name!r} ({embedder.dim} dimensions){detail}; nothing was written: open it without embedder="
+def found_or_entered(db: Database, embedder: Embedder, input_: Input, *, now: int) -> Model:
+    """The embedder's model in the file; one that is added does not serve yet, and all memories wait for its vectors."""
+    wanted = embedder.name, fingerprint(embedder), input_, embedder.dim
+    for model in models.every(db):
+        if (model.name, model.fingerprint, model.input, model.dim) == wanted:
+            return model
+    return models.add(
+        db,
+        name=embedder.name,
+        fingerprint=fingerprint(embedder),
+        input=input_,
+        dim=embedder.dim,
+        centre=_centre(embedder),
+        now=now,
     )
 
 
-def _fingerprint(embedder: Embedder) -> str:
+def fingerprint(embedder: Embedder) -> str:
+    """The checksum that tells two builds of one model apart, or ""."""
     return str(getattr(embedder, "fingerprint", "") or "")
 
 
+def _runs(embedder: Embedder | None, model: Model) -> bool:
+    """Whether the embedder makes the model's vectors; where one of them has no fingerprint, the other's is not looked at."""
+    if embedder is None or embedder.dim != model.dim:
+        return False
+    return fingerprint(embedder) in ("", model.fingerprint) or not model.fingerprint
+
+
+def _choose(db: Database, embedder: object, held: Sequence[Model]) -> list[Embedder]:
+    if embedder is not None:
+        return chosen(embedder)
+    if held:
+        return _load_held(db, held)
+    # A file that was filled without vectors stays a keyword-only file until a model is asked for.
+    return [] if db.row(_ANY_MEMORY) else [embed.load(embed.DEFAULT_MODEL)]
+
+
+def _load_held(db: Database, held: Sequence[Model]) -> list[Embedder]:
+    found = []
+    for name, dim in dict.fromkeys((model.name, model.dim) for model in held):
+        try:
+            found.append(embed.load(name))
+        except ModelMissing as error:
+            raise ModelMissing(
+                f"the vectors of {db.path} were made by {name!r} ({dim} dimensions), which is not available: {error}; "
+                "pass that embedder to open(), or embedder=False to search by keywords"
+            ) from error
+    return found
+
+
+def _centre(embedder: Embedder) -> bytes | None:
+    centre = getattr(embedder, "centre", None)
+    if centre is None:
+        return None
+    import numpy as np
+
+    try:
+        numbers = np.asarray(centre, dtype="<f4")
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"the centre of embedder {embedder.name!r} must be numbers: {error}") from error
+    if numbers.shape != (embedder.dim,) or not np.isfinite(numbers).all():
+        raise InvalidArgument(f"the centre of embedder {embedder.name!r} must be {embedder.dim} finite numbers")
+    return numbers.tobytes()
+
+
+def _match(db: Database, held: Sequence[Model], given: Sequence[Embedder], context_vectors: bool | None) -> None:
+    """Raise ModelMismatch unless the file's vectors are those of the embedders given."""
+    ours = {embedder.name: embedder for embedder in given}
+    for model in held:
+        embedder = ours.get(model.name)
+        if embedder is None or embedder.dim != model.dim:
+            break
+        if not _runs(embedder, model):
+            mark = fingerprint(embedder)
+            raise _mismatch(
+                db, held, given, f", another build of it (sha256 {mark[:12]}… instead of {model.fingerprint[:12]}…)"
+            )
+    else:
+        if set(ours) == {model.name for model in held}:
+            _match_context(db, held, context_vectors)
+            return
+    raise _mismatch(db, held, given, "")
+
+
+def _match_context(db: Database, held: Sequence[Model], wanted: bool | None) -> None:
+    has = any(model.input == "context" for model in held)
+    if wanted is not None and wanted != has:
+        raise ModelMismatch(
+            f"{db.path} was filled {'with' if has else 'without'} context vectors; nothing was written: open it without "
+            f"context_vectors=, and call reembed(context_vectors={wanted}) to change it"
+        )
+
+
+def _mismatch(db: Database, held: Sequence[Model], given: Sequence[Embedder], detail: str) -> ModelMismatch:
+    ours = " and ".join(f"{embedder.name!r} ({embedder.dim} dimensions)" for embedder in given)
+    return ModelMismatch(
+        f"the vectors of {db.path} were made by {_names(held)}, the embedder given is {ours}{detail}; nothing was written: "
+        "open it without embedder=, and call reembed() to change its model"
+    )
+
+
+def _names(held: Sequence[Model]) -> str:
+    return " and ".join(f"{name!r} ({dim} dimensions)" for name, dim in dict.fromkeys((m.name, m.dim) for m in held))
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
 def _refresh(db: Database) -> None:
-    if db.read_only or not db.has_vec:
-        return
-    if any(model.bits != "current" and model.centre is not None for model in models.held(db)):
+    if not db.read_only and vector_index.behind(db):
         with db.write():
-            vector_index.refresh_bits(db)
+            vector_index.refresh(db)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
-from sqlmem import arguments, clock, tokens
+from sqlmem import arguments, clock, embed, ranking, tokens
 from sqlmem.clock import Clock, days_ms, moment_ms
 from sqlmem.db import Database
 from sqlmem.encoding import Encoder
 from sqlmem.errors import InvalidArgument
+from sqlmem.excerpts import Reader
+from sqlmem.ranking import Traits
 from sqlmem.records import KINDS, Kind
+from sqlmem.reranking import Reranker
+from sqlmem.search import keywords
 from sqlmem.search.keywords import Frequencies
 from sqlmem.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from sqlmem.search.mirror import Mirrors
+
+
+TRAITS_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,20 +35,43 @@ class Options:
     token_counter: TokenCounter
     half_life_days: float
     recency_weight: float
+    recency_gate: float
     feedback_weight: float
     feedback_half_life_days: float
     ttl_ms: Mapping[Kind, int]
     clock: Clock
+    deferred: bool
+    reranker: Reranker | None
+    rerank_candidates: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Engine:
-    """An open store's connection, embedder and settings. `encoder` is None for keywords only."""
+    """An open store's connection, embedders and settings. `encoder` is None for keywords only; reembed() replaces it."""
 
     db: Database
     encoder: Encoder | None
     options: Options
     frequencies: Frequencies = field(default_factory=Frequencies)
+    mirrors: Mirrors | None = None  # made when vectors are first searched: they bring numpy
+    _traits: dict[int, Traits] = field(default_factory=dict)
+    _reader: Reader | None = None
+
+    def traits(self, rowid: int, text: str) -> Traits:
+        """What of a memory's text bears on its rank: read once, as a stored text never changes."""
+        found = self._traits.get(rowid)
+        if found is None:
+            if len(self._traits) >= TRAITS_KEPT:
+                self._traits.clear()
+            found = self._traits[rowid] = ranking.traits(text)
+        return found
+
+    @property
+    def reader(self) -> Reader:
+        """What takes memories apart into passages."""
+        if self._reader is None:
+            self._reader = Reader(partial(keywords.stems, self.db))
+        return self._reader
 
     def now(self, given: object = None) -> int:
         """`given` as milliseconds, or what the store's clock says."""
@@ -47,10 +83,14 @@ def options(
     token_counter: TokenCounter | None,
     half_life_days: float,
     recency_weight: float,
+    recency_gate: float,
     feedback_weight: float,
     feedback_half_life_days: float,
     ttl_days: Mapping[str, float] | None,
     clock: Clock,
+    embedding: str,
+    reranker: object,
+    rerank_candidates: int,
 ) -> Options:
     """Check the settings of `open()`. Raises InvalidArgument."""
     if token_counter is not None and not callable(token_counter):
@@ -61,10 +101,14 @@ def options(
         token_counter=tokens.estimate if token_counter is None else tokens.checked(token_counter),
         half_life_days=half_life("half_life_days", half_life_days),
         recency_weight=recency(recency_weight),
+        recency_gate=arguments.number("recency_gate", recency_gate, least=0),
         feedback_weight=arguments.number("feedback_weight", feedback_weight, least=0, most=1),
         feedback_half_life_days=half_life("feedback_half_life_days", feedback_half_life_days),
         ttl_ms=_ttl(ttl_days),
         clock=clock,
+        deferred=_deferred(embedding),
+        reranker=_reranker(reranker),
+        rerank_candidates=arguments.integer("rerank_candidates", rerank_candidates, least=1),
     )
 
 
@@ -76,6 +120,20 @@ def half_life(name: str, value: object) -> float:
 def recency(value: object) -> float:
     """A recency weight, 0..1."""
     return arguments.number("recency_weight", value, least=0, most=1)
+
+
+def _deferred(embedding: object) -> bool:
+    if embedding not in ("immediate", "deferred"):
+        raise InvalidArgument(f"embedding must be 'immediate' or 'deferred', not {embedding!r}")
+    return embedding == "deferred"
+
+
+def _reranker(reranker: object) -> Reranker | None:
+    if isinstance(reranker, str | os.PathLike):
+        return embed.CrossEncoder(reranker)
+    if reranker is not None and not callable(reranker):
+        raise InvalidArgument(f"reranker must be a callable or the folder of a cross-encoder, not {reranker!r}")
+    return reranker
 
 
 def _ttl(value: object) -> dict[Kind, int]:

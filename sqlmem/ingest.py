@@ -143,18 +143,19 @@ def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
     return ids
 
 
-def _codes(engine: Engine, items: Sequence[Item]) -> list[Codes]:
-    """The codes of each item, without any for those that seem to be stored already."""
-    if engine.encoder is None:
-        return [{} for _ in items]
-    with engine.db.read():
-        now = engine.now()
-        fresh = [place for place, new in enumerate(items) if _seen_before(engine, new, now) is None]
-    codes: list[Codes] = [{} for _ in items]
-    encoded = engine.encoder.documents([(items[place].role, items[place].text) for place in fresh])
-    for place, code in zip(fresh, encoded, strict=True):
-        codes[place] = {engine.encoder.name: code}
-    return codes
+def _codes(engine: Engine, items: Sequence[Item]) -> Sequence[Codes]:
+    """The codes of each item; none for those that seem to be stored already, and none yet if embedding is deferred."""
+    none: Sequence[Codes] = [{} for _ in items]
+    if engine.encoder is None or engine.options.deferred:
+        return none
+    fresh = list(range(len(items)))
+    if any(new.key is not None or new.kind != "turn" for new in items):
+        with engine.db.read():
+            now = engine.now()
+            fresh = [place for place, new in enumerate(items) if _seen_before(engine, new, now) is None]
+    encoded = engine.encoder.documents(engine.db, [(items[place].role, items[place].text) for place in fresh])
+    codes = dict(zip(fresh, encoded, strict=True))
+    return [codes.get(place, {}) for place in range(len(items))]
 
 
 def _seen_before(engine: Engine, new: Item, now: int) -> object:
@@ -191,11 +192,17 @@ def _already(engine: Engine, new: Item, scope: int, now: int) -> Stored | None:
 
 
 def _places(engine: Engine, items: Sequence[Item], where: Sequence[scopes.Scope]) -> set[Place]:
-    return {
-        Place(scope.id, scopes.next_turn(engine.db, scope.id) if new.turn is None else new.turn)
-        for new, scope in zip(items, where, strict=True)
-        if new.kind == "turn"
-    }
+    """Everywhere that these turns may come to stand: which of them are there already is not known yet."""
+    places: set[Place] = set()
+    for scope in dict.fromkeys(where):
+        turns = [new.turn for new, own in zip(items, where, strict=True) if own == scope and new.kind == "turn"]
+        given = {turn for turn in turns if turn is not None}
+        numbered = len(turns) - sum(turn is not None for turn in turns)
+        first = scopes.next_turn(engine.db, scope.id) if numbered else 0
+        starts = {first, *(turn + 1 for turn in given if turn >= first)}
+        places.update(Place(scope, turn) for turn in given)
+        places.update(Place(scope, start + step) for start in starts for step in range(numbered))
+    return places
 
 
 def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId]:

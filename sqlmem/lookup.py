@@ -13,7 +13,7 @@ from sqlmem.errors import InvalidArgument
 from sqlmem.records import KINDS, Memory, ModelInfo, Page, Stats
 from sqlmem.search import filters
 from sqlmem.search.filters import Filter
-from sqlmem.store import memories, models, scopes
+from sqlmem.store import bit_index, memories, models, scopes
 from sqlmem.store.memories import Stored
 
 LONGEST_PAGE = 1_000
@@ -101,7 +101,7 @@ def stats(engine: Engine) -> Stats:
             proposed=_sum(states, "proposed"),
             forgotten=forgotten,
             feedback=feedback,
-            models=tuple(_model_info(engine, model) for model in models.held(db)),
+            models=tuple(_model_info(engine, model) for model in models.every(db)),
         )
 
 
@@ -111,7 +111,7 @@ def _model_info(engine: Engine, model: models.Model) -> ModelInfo:
         dim=model.dim,
         vectors=engine.db.value(f"select count(code) from {model.table}"),
         pending=engine.db.value("select count(*) from pending where model = ?", (model.id,)),
-        bits=model.bits,
+        bits=bit_index.state(engine.db, model),
     )
 
 

@@ -9,17 +9,32 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sqlmem import arguments, encoding, engine, ingest, lifecycle, lookup, maintenance, recall, revise, schema
+from sqlmem import (
+    arguments,
+    encoding,
+    engine,
+    explanation,
+    ingest,
+    lifecycle,
+    lookup,
+    maintenance,
+    recall,
+    reembedding,
+    revise,
+    schema,
+)
 from sqlmem import context as contexts
 from sqlmem.categories import Categories
 from sqlmem.clock import Clock, cutoff_ms, read, system_clock
 from sqlmem.errors import InvalidArgument
-from sqlmem.records import CheckReport, ContextBlock, Kind, Memory, MemoryId, Outcome, Page, Recall, Stats
+from sqlmem.records import CheckReport, ContextBlock, Explanation, Kind, Memory, MemoryId, Outcome, Page, Recall, Stats
 from sqlmem.search import filters
 from sqlmem.tokens import TokenCounter
 
 if TYPE_CHECKING:
+    from sqlmem.candidates import Strategy
     from sqlmem.embed import Embedder
+    from sqlmem.reranking import Reranker
 
 DURABILITIES = ("normal", "full")
 
@@ -27,29 +42,42 @@ DURABILITIES = ("normal", "full")
 def open(
     path: str | os.PathLike[str],
     *,
-    embedder: Embedder | str | Literal[False] | None = None,
+    embedder: Embedder | str | Sequence[Embedder | str] | Literal[False] | None = None,
     token_counter: TokenCounter | None = None,
     half_life_days: float = 7.0,
     recency_weight: float = 0.5,
+    recency_gate: float = 4.0,
     feedback_weight: float = 0.25,
     feedback_half_life_days: float = 30.0,
     ttl_days: Mapping[str, float] | None = None,
     read_only: bool = False,
     create: bool = True,
     durability: Literal["normal", "full"] = "normal",
+    embedding: Literal["immediate", "deferred"] = "immediate",
+    context_vectors: bool | None = None,
+    reranker: Reranker | str | os.PathLike[str] | None = None,
+    rerank_candidates: int = 20,
     clock: Clock | None = None,
 ) -> MemoryStore:
     """Open the store in the file at `path`, creating it where there is none; ":memory:" keeps it in memory.
 
     embedder: None takes the model that the file holds (in a new file the bundled one), False searches by keywords only;
-        else a model's name or an `Embedder`. The model is loaded when it is first needed.
+        else a model's name, an `Embedder`, or several of them, whose scores are averaged. Models are loaded when first needed.
     token_counter: counts the tokens of a text for all budgets; the default takes four characters as one.
-    half_life_days, recency_weight: a memory gains recency_weight * 0.5 ** (age / half-life) over its relevance of 0..1.
+    half_life_days, recency_weight, recency_gate: over its relevance of 0..1 a memory gains recency_weight *
+        0.5 ** (age / half-life) * relevance ** recency_gate. The last factor keeps what is new from hiding what was asked
+        for: noise gains next to nothing, of two good matches the newer wins. 0 leaves it out.
     feedback_weight, feedback_half_life_days: likewise for the sum of its grades, which is kept within ±2.
     ttl_days: days that memories live by kind, such as {"turn": 30}; kinds not named live until forgotten.
     read_only: nothing is written, no file is left beside it, and a newer format may be opened.
     create: False raises NotFound instead of creating a file.
     durability: "normal" survives a killed process, "full" a power cut as well, and waits for the disk at each write.
+    embedding: "immediate" computes a memory's vector before it is stored. "deferred" stores it at once, found by keywords;
+        its vector follows at the next recall (the 100 newest), at flush(), or at close(), in this process or another.
+    context_vectors: True gives each turn a second vector, together with the turn before it; for new files. It finds more
+        and costs three times the embedding and half as much file (bench/README.md). reembed() changes it later.
+    reranker: a callable (question, passages) -> scores, or the folder of an ONNX cross-encoder. What it finds in the best
+        `rerank_candidates` counts beside their scores, at some 20 ms a candidate.
     clock: a callable that returns the current time as an aware datetime.
 
     A store may be shared by threads, and its file by processes. Raises InvalidArgument, NotFound, FileFormatError,
@@ -61,11 +89,16 @@ def open(
         token_counter=token_counter,
         half_life_days=half_life_days,
         recency_weight=recency_weight,
+        recency_gate=recency_gate,
         feedback_weight=feedback_weight,
         feedback_half_life_days=feedback_half_life_days,
         ttl_days=ttl_days,
         clock=system_clock if clock is None else clock,
+        embedding=embedding,
+        reranker=reranker,
+        rerank_candidates=rerank_candidates,
     )
+    in_context = None if context_vectors is None else arguments.boolean("context_vectors", context_vectors)
     name = _path(path)
     if read_only and name == ":memory:":
         raise InvalidArgument('":memory:" makes a new, empty store; there is nothing to read in it')
@@ -76,7 +109,7 @@ def open(
         full=durability == "full",
     )
     try:
-        encoder = encoding.bind(db, embedder, read(options.clock))
+        encoder = encoding.bind(db, embedder, in_context, read(options.clock))
     except BaseException:
         db.close()
         raise
@@ -179,6 +212,7 @@ class MemoryStore:
         categories: Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
+        strategy: Strategy = "balanced",
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
@@ -191,6 +225,7 @@ class MemoryStore:
         session: that session's memories and the user's facts and pins without a session; None: all of the user's.
         limit, token_budget: at most so many, and only the first ones whose texts fit together; the best one always ships.
         score_gap: leaves out what scores below this share of the best, in (0, 1].
+        strategy: "balanced" searches by keywords and vectors, "low_latency" by vectors alone.
         min_relevance: leaves out what is less relevant than this, 0..1, where 0 is ordinary text and 1 the question itself.
         where: metadata, {"key": value} or {"key": {"gt": 3}}; eq ne gt gte lt lte in nin contains. Missing keys equal nothing.
         after, before: bounds on `timestamp`, exclusive.
@@ -198,8 +233,9 @@ class MemoryStore:
         now, half_life_days, recency_weight: instead of the store's.
 
         A blank query returns the newest. `Memory.scoring` shows each part of the score: score = relevance_norm +
-        recency_weight * recency + feedback_weight * feedback, where relevance_norm is the joint keyword and vector score
-        stretched to 0..1 over a candidate pool that does not depend on `limit` up to 100. Equal scores go to the newer.
+        recency_weight * recency * relevance_norm ** recency_gate + feedback_weight * feedback, where relevance_norm is the
+        joint keyword and vector score as a share of the best candidate's. The candidate pool does not depend on `limit` up to
+        100. Equal scores go to the newer.
         Raises InvalidArgument, NotFound (a category), EmbeddingError.
         """
         asked = recall.question(
@@ -215,6 +251,7 @@ class MemoryStore:
             categories=categories,
             where=where,
             include_superseded=include_superseded,
+            strategy=strategy,
             min_relevance=min_relevance,
             after=after,
             before=before,
@@ -238,6 +275,7 @@ class MemoryStore:
         categories: Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
+        strategy: Strategy = "balanced",
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
@@ -257,6 +295,7 @@ class MemoryStore:
             categories=categories,
             where=where,
             include_superseded=include_superseded,
+            strategy=strategy,
             min_relevance=min_relevance,
             after=after,
             before=before,
@@ -279,6 +318,7 @@ class MemoryStore:
         categories: Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
+        strategy: Strategy = "balanced",
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
@@ -306,6 +346,7 @@ class MemoryStore:
             categories=categories,
             where=where,
             include_superseded=include_superseded,
+            strategy=strategy,
             min_relevance=min_relevance,
             after=after,
             before=before,
@@ -314,6 +355,56 @@ class MemoryStore:
             recency_weight=recency_weight,
         )
         return contexts.context(self._engine, asked, count)
+
+    def explain(
+        self,
+        query: str,
+        id: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        all_users: bool = False,
+        limit: int = 10,
+        token_budget: int | None = None,
+        score_gap: float | None = None,
+        kinds: Sequence[Kind] | None = None,
+        categories: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        include_superseded: bool = False,
+        strategy: Strategy = "balanced",
+        min_relevance: float | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        now: datetime | None = None,
+        half_life_days: float | None = None,
+        recency_weight: float | None = None,
+    ) -> Explanation:
+        """Why `recall()`, given the same arguments, returns the memory `id`, or what keeps it out, with its rank and scores.
+
+        Costs what that recall costs. Raises InvalidArgument, NotFound, EmbeddingError.
+        """
+        asked = recall.question(
+            self._engine,
+            query,
+            session=session,
+            user=user,
+            all_users=all_users,
+            limit=_some(limit),
+            token_budget=token_budget,
+            score_gap=score_gap,
+            kinds=kinds,
+            categories=categories,
+            where=where,
+            include_superseded=include_superseded,
+            strategy=strategy,
+            min_relevance=min_relevance,
+            after=after,
+            before=before,
+            now=now,
+            half_life_days=half_life_days,
+            recency_weight=recency_weight,
+        )
+        return explanation.explain(self._engine, asked, id)
 
     def get(self, id: str) -> Memory:
         """One version by its id, in whatever state, with its previous versions. Raises NotFound."""
@@ -460,6 +551,25 @@ class MemoryStore:
         """Write all search indexes again from the memories, in one transaction; returns how many were indexed."""
         return maintenance.rebuild(self._engine)
 
+    def reembed(
+        self,
+        embedder: Embedder | str | Sequence[Embedder | str] | None = None,
+        *,
+        context_vectors: bool | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> int:
+        """Give all memories vectors of other models, and return how many vectors the file holds then.
+
+        embedder: as for `open()`; None keeps the models. context_vectors: whether turns get a second vector; None keeps that.
+
+        The old vectors serve, here and in other processes, until one transaction puts the new ones in their place. Computed
+        in batches of 256, `progress(done, total)` after each; interrupted, the same call goes on where it stopped. Stores that
+        are open elsewhere raise ModelMismatch after the swap, and must be opened again. The file holds both sets meanwhile;
+        what the old ones took is used for later memories. Raises InvalidArgument, ModelMissing, EmbeddingError.
+        """
+        in_context = None if context_vectors is None else arguments.boolean("context_vectors", context_vectors)
+        return reembedding.reembed(self._engine, embedder, in_context, progress)
+
     def flush(self) -> int:
         """Compute the vectors that memories still wait for, in batches of 256; returns how many.
 
@@ -469,8 +579,17 @@ class MemoryStore:
         return encoding.embed_pending(self._engine.db, self._engine.encoder)
 
     def close(self) -> None:
-        """Close the file; the last one to close leaves a single file. Repeating it does nothing."""
-        self._engine.db.close()
+        """Close the file; the last one to close leaves a single file. Repeating it does nothing.
+
+        With `embedding="deferred"`, first compute what vectors are still missing. Raises EmbeddingError if that fails: the
+        file is closed all the same, and the memories go on waiting.
+        """
+        db, deferred = self._engine.db, self._engine.options.deferred
+        try:
+            if deferred and not (db.closed or db.read_only):
+                encoding.embed_pending(db, self._engine.encoder)
+        finally:
+            db.close()
 
     def __enter__(self) -> Self:
         return self

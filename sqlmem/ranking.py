@@ -17,18 +17,27 @@ from sqlmem.tokens import estimate
 
 # Vector and keyword score count about the same: each is anchored, 0 for ordinary text and 1 for the best candidate.
 VECTOR_SHARE = 0.55
-# A session that holds one good answer often holds the rest of it: its three best scores lift all of its memories.
-SESSION_WEIGHT = 0.4
-SESSION_BEST = 3
+# … but the best keyword score counts 1 only if it is this part of what a memory with all of the question's words would have.
+EXPECTED_SHARE = 0.7
+# A session that holds one good answer often holds the rest of it: its best score lifts all of its memories.
+SESSION_WEIGHT = 0.3
 # "What did Ana say about …" is mostly answered by Ana herself.
 SPEAKER_BONUS = 0.2
+# What follows a question that matches well, asked by another speaker, is probably its answer.
+ANSWER_SHARE = 0.15
+# What is replied tells what a turn was about: a good match lifts the turn that led to it.
+REPLY_SHARE = 0.1
 # A question seldom answers a question.
 QUESTION_PENALTY = 0.1
 # A long text matches more words and costs more of the budget: each doubling above 96 tokens costs this much.
 LENGTH_PENALTY = 0.2
 LENGTH_FREE_TOKENS = 96
+# Of two texts of a length, the one with more different words says more.
+DENSITY_WEIGHT = 0.1
 # A memory from the month (or on the day) that a question names.
 DATE_BONUS = 0.2
+# A text that says when something was tells an event, which is what most questions are about.
+TIME_BONUS = 0.05
 
 _ROUNDING = 1e-3
 
@@ -38,16 +47,38 @@ _DAY_MONTH = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\
 _MONTH_DAY = re.compile(rf"\b({_MONTH})\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)", re.IGNORECASE | re.ASCII)
 _MONTH_ALONE = re.compile(rf"\b({_MONTH})\b", re.IGNORECASE | re.ASCII)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_SUBJECT = re.compile(
+    r"\b(?:did|does|do|has|have|had|is|was|are|were|will|would|could|can|might|should)\s+(\w+)\b(?!['’]| and\b)", re.IGNORECASE
+)
+_WORD = re.compile(r"\w+")
+_TIMES = frozenset(
+    f"yesterday tonight tomorrow ago monday tuesday wednesday thursday friday saturday sunday {' '.join(_MONTHS)}".split()
+) - {"may", "march"}
+_WHICH = frozenset("last next this past coming".split())
+_SPANS = frozenset("night week weekend month year summer winter spring fall autumn days weeks months".split())
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """A kind of vectors that a question is compared in: the cosine that it has with ordinary text, and what it counts."""
+
+    anchor: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory that a search proposed: cosine (None without a vector) and bm25 (0 if no word matched)."""
+    """A memory that a search proposed: its cosine in each space (None without a vector) and bm25 (0 if no word matched)."""
 
     stored: Stored
-    cosine: float | None
+    cosines: tuple[float | None, ...]
     bm25: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether it has a vector at all."""
+        return any(cosine is not None for cosine in self.cosines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +90,65 @@ class Day:
     day: int | None
 
 
-def joint(query: str, candidates: Sequence[Candidate], anchor: float, *, has_vectors: bool) -> dict[int, float]:
-    """The joint score of each candidate by rowid. `anchor` is the cosine of the question with ordinary text."""
-    base = _base(candidates, anchor, has_vectors)
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What of a text bears on its rank, whatever is asked."""
+
+    asks: bool
+    tells_time: bool
+    length_cost: float
+
+
+def traits(text: str) -> Traits:
+    """Read a text once; costs 10 µs for 150 characters."""
+    words = set(_WORD.findall(text.lower()))
+    tells_time = not words.isdisjoint(_TIMES) or not (words.isdisjoint(_WHICH) or words.isdisjoint(_SPANS))
+    tokens = max(1, estimate(text))
+    length = LENGTH_PENALTY * max(0.0, math.log2(tokens / LENGTH_FREE_TOKENS))
+    return Traits(
+        asks=text.rstrip().endswith(("?", "？")),
+        tells_time=tells_time or _YEAR.search(text) is not None,
+        length_cost=length - DENSITY_WEIGHT * math.log2((1 + len(words)) / (1 + tokens)),
+    )
+
+
+def joint(
+    query: str, candidates: Sequence[Candidate], spaces: Sequence[Space], known: Mapping[int, Traits], *, expected: float
+) -> dict[int, float]:
+    """The joint score of each candidate by rowid. `known` holds the traits of their texts by rowid.
+
+    `expected` is the bm25 of a memory that holds all that was searched; 0 if no words were.
+    """
+    base = _base(candidates, spaces, expected)
     sessions = _sessions(candidates, base)
+    around = _neighbours(candidates, base, known)
     named = named_speaker(query, {candidate.stored.role for candidate in candidates})
     days = days_named(query)
     scores = {}
     for candidate in candidates:
         stored = candidate.stored
-        score = base[stored.rowid] + SESSION_WEIGHT * sessions[stored.rowid]
+        trait = known[stored.rowid]
+        score = base[stored.rowid] + SESSION_WEIGHT * sessions[stored.rowid] + around.get(stored.rowid, 0.0)
         score += SPEAKER_BONUS * (named is not None and stored.role == named)
-        score += DATE_BONUS * date_match(days, stored.at)
-        score -= QUESTION_PENALTY * stored.text.rstrip().endswith(("?", "？"))
-        score -= LENGTH_PENALTY * max(0.0, math.log2(max(1, estimate(stored.text)) / LENGTH_FREE_TOKENS))
+        score += TIME_BONUS * trait.tells_time - QUESTION_PENALTY * trait.asks - trait.length_cost
+        if days:
+            score += DATE_BONUS * date_match(days, stored.at)
         scores[stored.rowid] = score
     return scores
 
 
 def normalised(scores: Mapping[int, float]) -> dict[int, float]:
-    """`scores` stretched to 0..1; 1.0 for all if there is nothing to tell them apart."""
+    """`scores` as shares of the best one, 0..1; 1.0 for all if there is nothing to tell them apart.
+
+    Not stretched from the least: of two candidates that are nearly alike, both are then near 1.
+    """
     if not scores:
         return {}
     least, most = min(scores.values()), max(scores.values())
     if most == least:
         return dict.fromkeys(scores, 1.0)
-    return {rowid: (score - least) / (most - least) for rowid, score in scores.items()}
+    floor = 0.0 if most > 0 else least
+    return {rowid: max(0.0, score - floor) / (most - floor) for rowid, score in scores.items()}
 
 
 def above(anchor: float, cosine: float, most: float) -> float:
@@ -101,9 +165,12 @@ def recency(at: int, now: int, half_life_ms: float) -> float:
 
 
 def named_speaker(query: str, roles: Iterable[str]) -> str | None:
-    """The one role that the question names by all its words, or None if it names none or several."""
-    asked = set(re.findall(r"\w+", query.lower()))
-    named = [role for role in roles if texts.speaker(role) and asked.issuperset(re.findall(r"\w+", role.lower()) or [""])]
+    """The one role that the question names by all its words; of several, its subject ("What did Ana tell Ben?")."""
+    asked = set(_WORD.findall(query.lower()))
+    named = [role for role in roles if texts.speaker(role) and asked.issuperset(_WORD.findall(role.lower()) or [""])]
+    if len(named) > 1:
+        subject = _SUBJECT.search(query)
+        named = [role for role in named if subject is not None and role.lower() == subject[1].lower()]
     return named[0] if len(named) == 1 else None
 
 
@@ -145,31 +212,52 @@ def _month(name: str) -> int:
     return next(number for number, month in enumerate(_MONTHS, 1) if month.startswith(name.lower()[:3]))
 
 
-def _base(candidates: Sequence[Candidate], anchor: float, has_vectors: bool) -> dict[int, float]:
-    nearest = max((candidate.cosine for candidate in candidates if candidate.cosine is not None), default=anchor)
+def mean_above(candidate: Candidate, spaces: Sequence[Space]) -> float:
+    """Where a candidate stands between ordinary text (0) and the question itself (1), in the spaces where it has a vector."""
+    return _mean(candidate, spaces, [1.0] * len(spaces))
+
+
+def _base(candidates: Sequence[Candidate], spaces: Sequence[Space], expected: float) -> dict[int, float]:
+    nearest = [
+        max((c.cosines[place] or space.anchor for c in candidates), default=space.anchor) for place, space in enumerate(spaces)
+    ]
     strongest = max((candidate.bm25 for candidate in candidates), default=0.0)
-    share = VECTOR_SHARE if has_vectors else 0.0
-    base = {}
-    for candidate in candidates:
-        keyword = candidate.bm25 / strongest if strongest > 0 else 0.0
-        near = above(anchor, candidate.cosine, nearest) if candidate.cosine is not None else 0.0
-        base[candidate.stored.rowid] = share * near + (1 - share) * keyword
-    return base
+    strongest = max(strongest, EXPECTED_SHARE * expected) or 1.0
+    share = (VECTOR_SHARE if expected else 1.0) if spaces else 0.0
+    return {c.stored.rowid: share * _mean(c, spaces, nearest) + (1 - share) * max(0.0, c.bm25) / strongest for c in candidates}
+
+
+def _neighbours(candidates: Sequence[Candidate], base: Mapping[int, float], known: Mapping[int, Traits]) -> dict[int, float]:
+    """What turns gain from the turns beside them that are candidates as well."""
+    turns = {(c.stored.scope, c.stored.turn): c.stored for c in candidates if c.stored.turn is not None}
+    gains: dict[int, float] = {}
+    for (scope, number), stored in turns.items():
+        assert number is not None, "only turns were taken"
+        before, after = turns.get((scope, number - 1)), turns.get((scope, number + 1))
+        gain = REPLY_SHARE * base[after.rowid] if after else 0.0
+        if before and before.role != stored.role and known[before.rowid].asks:
+            gain += ANSWER_SHARE * base[before.rowid]
+        gains[stored.rowid] = gain
+    return gains
+
+
+def _mean(candidate: Candidate, spaces: Sequence[Space], most: Sequence[float]) -> float:
+    total = weights = 0.0
+    for space, cosine, top in zip(spaces, candidate.cosines, most, strict=True):
+        if cosine is not None:
+            total += space.weight * above(space.anchor, cosine, top)
+            weights += space.weight
+    return total / weights if weights else 0.0
 
 
 def _sessions(candidates: Sequence[Candidate], base: Mapping[int, float]) -> dict[int, float]:
-    """The evidence of each candidate's session: a third of the sum of its three best scores.
+    """The best score in each candidate's session.
 
     What stands alone (facts, pins) is its own evidence, so that it does not lose to a turn for having no session around it.
     """
-    best: dict[int, list[float]] = {}
+    best: dict[int, float] = {}
     for candidate in candidates:
-        if candidate.stored.kind == "turn":
-            best.setdefault(candidate.stored.scope, []).append(base[candidate.stored.rowid])
-    lifts = {scope: sum(sorted(scores)[-SESSION_BEST:]) / SESSION_BEST for scope, scores in best.items()}
-    return {
-        candidate.stored.rowid: lifts[candidate.stored.scope]
-        if candidate.stored.kind == "turn"
-        else base[candidate.stored.rowid]
-        for candidate in candidates
-    }
+        stored = candidate.stored
+        if stored.kind == "turn":
+            best[stored.scope] = max(best.get(stored.scope, 0.0), base[stored.rowid])
+    return {c.stored.rowid: best[c.stored.scope] if c.stored.kind == "turn" else base[c.stored.rowid] for c in candidates}

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlmem import arguments, encoding, ranking
+from sqlmem import arguments, candidates, encoding, ranking, reranking
 from sqlmem import text as texts
+from sqlmem.candidates import STRATEGIES, Relevant, Strategy, Vectors
 from sqlmem.clock import DAY_MS
 from sqlmem.engine import Engine, half_life, recency
 from sqlmem.errors import InvalidArgument
-from sqlmem.ranking import Candidate
 from sqlmem.records import Memory, Recall
-from sqlmem.search import filters, keywords
+from sqlmem.search import filters
 from sqlmem.search.filters import Condition, Filter
 from sqlmem.store import memories
 from sqlmem.store.memories import Stored, array
@@ -31,7 +31,6 @@ _FEEDBACK = """
 select memory, outcome, at from feedback where memory in (select value from json_each(:rowids)) order by id
 """
 _SIGNS = {"useful": 1.0, "dead_end": -1.0, "corrected": -1.0}
-_RECENT = f"select {memories.OF_M} from memory m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,9 @@ class Question:
     min_relevance: float | None
     half_life_days: float
     recency_weight: float
+    recency_gate: float
     feedback_weight: float
+    strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def question(
     now: object = None,
     half_life_days: object = None,
     recency_weight: object = None,
+    strategy: object = "balanced",
     relevance_only: bool = False,
     **selection: Any,
 ) -> Question:
@@ -93,18 +95,21 @@ def question(
         min_relevance=None if min_relevance is None else arguments.number("min_relevance", min_relevance, least=0, most=1),
         half_life_days=options.half_life_days if half_life_days is None else half_life("half_life_days", half_life_days),
         recency_weight=0.0 if relevance_only else weight,
+        recency_gate=options.recency_gate,
         feedback_weight=0.0 if relevance_only else options.feedback_weight,
+        strategy=_strategy(engine, strategy),
     )
 
 
 def recall(engine: Engine, asked: Question) -> Recall:
     """The best memories for a question: first the gap, then the limit, then the budget cuts."""
     encoding.embed_pending(engine.db, engine.encoder, limit=EMBED_FIRST)
-    vector = encode(engine, asked)
+    vectors = encode(engine, asked)
+    bonus = rerank(engine, asked, vectors)
     with engine.db.read():
-        ranked = rank(engine, asked, vector)
+        ranked = rank(engine, asked, vectors, bonus)
         kept = ranked[: asked.limit]
-        shipped, tokens, exceeded = _within_budget(engine, kept, asked.token_budget)
+        shipped, tokens, exceeded = within_budget(engine, kept, asked.token_budget)
         return Recall(
             memories=tuple(recalled(engine, shipped, asked.now)),
             query=asked.query,
@@ -115,20 +120,43 @@ def recall(engine: Engine, asked: Question) -> Recall:
         )
 
 
-def encode(engine: Engine, asked: Question) -> Any:
-    """The question's unit vector, float32[dim], or None. Call it before a transaction: it may load and run a model."""
-    return engine.encoder.query(asked.query) if engine.encoder is not None and asked.query else None
+def encode(engine: Engine, asked: Question) -> Vectors:
+    """The question's unit vectors by model. Call it before a transaction: it may load and run a model."""
+    return engine.encoder.query(asked.query) if engine.encoder is not None and asked.query else {}
 
 
-def rank(engine: Engine, asked: Question, vector: Any, *, exclude: Iterable[int] = ()) -> list[Ranked]:
+def rerank(engine: Engine, asked: Question, vectors: Vectors) -> Mapping[int, float]:
+    """What the store's reranker adds to the best candidates, by rowid. Call it before a transaction: it may run a model."""
+    if engine.options.reranker is None or not asked.query:
+        return {}
+    with engine.db.read():
+        found = _found(engine, asked, vectors, filters.condition(engine.db, asked.chosen, asked.now), {})
+        best = sorted(found.values(), key=lambda item: (item.joint, item.stored.at, item.stored.id), reverse=True)
+        pairs = reranking.passages(engine.db, [item.stored for item in best[: engine.options.rerank_candidates]])
+    return reranking.bonus(engine.options.reranker, asked.query, pairs)
+
+
+def rank(
+    engine: Engine, asked: Question, vectors: Vectors, bonus: Mapping[int, float], *, exclude: Iterable[int] = ()
+) -> list[Ranked]:
     """All candidates in their final order, less those that `score_gap` and `min_relevance` cut off. Use inside a read."""
+    return cut(asked, order(engine, asked, vectors, bonus, exclude=exclude))
+
+
+def order(
+    engine: Engine, asked: Question, vectors: Vectors, bonus: Mapping[int, float], *, exclude: Iterable[int] = ()
+) -> list[Ranked]:
+    """All candidates in their final order. Use inside a read."""
     condition = filters.condition(engine.db, asked.chosen, asked.now, exclude=exclude)
-    if condition is None:
-        return []
-    found = _relevant(engine, asked, vector, condition) if asked.query else _recent(engine, asked, condition)
+    found = _found(engine, asked, vectors, condition, bonus)
     graded = _feedback(engine, found, asked.now)
-    ranked = [_blend(engine, asked, stored, relevance, graded.get(rowid, 0.0)) for rowid, (stored, relevance) in found.items()]
+    ranked = [_blend(asked, item, graded.get(rowid, 0.0)) for rowid, item in found.items()]
     ranked.sort(key=lambda item: (item.score, item.stored.at, item.stored.id), reverse=True)
+    return ranked
+
+
+def cut(asked: Question, ranked: list[Ranked]) -> list[Ranked]:
+    """What `min_relevance` and `score_gap` leave."""
     if asked.min_relevance is not None:
         ranked = [item for item in ranked if item.scoring["relevance"] >= asked.min_relevance]
     if asked.score_gap is not None and ranked and ranked[0].score > 0:
@@ -143,9 +171,6 @@ def recalled(engine: Engine, ranked: Sequence[Ranked], now: int) -> list[Memory]
     return memories.records(engine.db, [item.stored for item in ranked], now, scoring=scoring)
 
 
-Found = dict[int, tuple[Stored, dict[str, Any]]]
-
-
 def pool_size(asked: Question) -> int:
     """How many candidates each search proposes."""
     wanted = asked.limit or 0
@@ -154,56 +179,18 @@ def pool_size(asked: Question) -> int:
     return max(POOL, wanted)
 
 
-def _relevant(engine: Engine, asked: Question, vector: Any, condition: Condition) -> Found:
-    """Candidates of both searches with their relevance."""
-    db, size = engine.db, pool_size(asked)
-    words = keywords.terms(db, asked.query)
-    by_word = dict(keywords.search(db, words, condition, engine.frequencies, limit=size))
-    by_vector, cosines, anchor = _near(engine, vector, condition, by_word, size)
-    stored = memories.by_rowids(db, by_word.keys() | by_vector.keys())
-    candidates = [Candidate(item, cosines.get(rowid), by_word.get(rowid, 0.0)) for rowid, item in stored.items()]
-    joint = ranking.joint(asked.query, candidates, anchor, has_vectors=vector is not None)
-    norm = ranking.normalised(joint)
-    shares = keywords.coverage(db, words, [c.stored.rowid for c in candidates if c.cosine is None], engine.frequencies)
-    places = {
-        "keywords": {rowid: place for place, rowid in enumerate(by_word, 1)},
-        "vectors": {rowid: place for place, rowid in enumerate(by_vector, 1)},
-    }
-    found: Found = {}
-    for candidate in candidates:
-        rowid = candidate.stored.rowid
-        absolute = shares[rowid] if candidate.cosine is None else ranking.above(anchor, candidate.cosine, 1.0)
-        found_by = {name: ranks[rowid] for name, ranks in places.items() if rowid in ranks}
-        scoring = {"relevance": min(1.0, max(0.0, absolute)), "relevance_norm": norm[rowid], "found_by": found_by}
-        found[rowid] = (candidate.stored, scoring)
-    return found
+def _found(
+    engine: Engine, asked: Question, vectors: Vectors, condition: Condition | None, bonus: Mapping[int, float]
+) -> dict[int, Relevant]:
+    if condition is None:
+        return {}
+    if not asked.query:
+        return candidates.newest(engine, condition, pool_size(asked))
+    pool = candidates.gather(engine, asked.query, asked.strategy, vectors, condition, pool_size(asked))
+    return candidates.relevant(engine, asked.query, pool, bonus)
 
 
-def _near(
-    engine: Engine, vector: Any, condition: Condition, by_word: Mapping[int, float], size: int
-) -> tuple[dict[int, float], dict[int, float], float]:
-    """The nearest memories, the cosines of those and of `by_word`, and the anchor."""
-    model = None if engine.encoder is None else engine.encoder.model(engine.db)
-    if vector is None or model is None:
-        return {}, {}, 0.0
-    from sqlmem.search import vectors  # brings numpy, which a keyword-only store does without
-
-    near = dict(vectors.search(engine.db, model, vector, condition, limit=size))
-    others = vectors.score(engine.db, model, vector, by_word.keys() - near.keys())
-    return near, {**near, **others}, vectors.anchor(model, vector)
-
-
-def _recent(engine: Engine, asked: Question, condition: Condition) -> Found:
-    """What a blank question finds: the newest memories, without relevance."""
-    sql = f"{_RECENT} where {condition.sql} order by m.at desc, m.rowid desc limit :limit"
-    rows = engine.db.rows(sql, {**condition.bindings, "limit": pool_size(asked)})
-    return {
-        row[0]: (Stored(*row), {"relevance": 0.0, "relevance_norm": 0.0, "found_by": {"recency": place}})
-        for place, row in enumerate(rows, 1)
-    }
-
-
-def _feedback(engine: Engine, found: Found, now: int) -> dict[int, float]:
+def _feedback(engine: Engine, found: Iterable[int], now: int) -> dict[int, float]:
     """The graded memories' feedback: the sum of ±0.5 ** (age / half-life), kept within ±2."""
     half = engine.options.feedback_half_life_days * DAY_MS
     sums: dict[int, float] = {}
@@ -212,13 +199,34 @@ def _feedback(engine: Engine, found: Found, now: int) -> dict[int, float]:
     return {rowid: max(-FEEDBACK_LIMIT, min(FEEDBACK_LIMIT, total)) for rowid, total in sums.items()}
 
 
-def _blend(engine: Engine, asked: Question, stored: Stored, relevance: Mapping[str, Any], feedback: float) -> Ranked:
-    new = ranking.recency(stored.at, asked.now, asked.half_life_days * DAY_MS)
-    score = relevance["relevance_norm"] + asked.recency_weight * new + asked.feedback_weight * feedback
-    return Ranked(stored, {**relevance, "recency": new, "feedback": feedback, "score": score})
+def _blend(asked: Question, item: Relevant, feedback: float) -> Ranked:
+    new = ranking.recency(item.stored.at, asked.now, asked.half_life_days * DAY_MS)
+    # A blank question asks for what is new, whatever it says.
+    gain = asked.recency_weight * new * (item.norm**asked.recency_gate if asked.query else 1.0)
+    score = item.norm + gain + asked.feedback_weight * feedback
+    scoring = {
+        "relevance": item.relevance,
+        "relevance_norm": item.norm,
+        "recency": new,
+        "feedback": feedback,
+        "score": score,
+        "found_by": dict(item.found_by),
+    }
+    return Ranked(item.stored, scoring)
 
 
-def _within_budget(engine: Engine, ranked: Sequence[Ranked], budget: int | None) -> tuple[list[Ranked], int, bool]:
+def _strategy(engine: Engine, strategy: object) -> Strategy:
+    for known in STRATEGIES:
+        if strategy == known:
+            if known == "low_latency" and engine.encoder is None:
+                raise InvalidArgument(
+                    "strategy='low_latency' searches by vectors alone, and this store was opened without a model"
+                )
+            return known
+    raise InvalidArgument(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}")
+
+
+def within_budget(engine: Engine, ranked: Sequence[Ranked], budget: int | None) -> tuple[list[Ranked], int, bool]:
     """The first memories that fit, their tokens, and whether the first alone exceeds the budget (it ships all the same)."""
     count = engine.options.token_counter
     shipped: list[Ranked] = []

@@ -41,7 +41,7 @@ class Memory:
     `timestamp` is the time that the memory is about (when it was said), `created_at` when it was stored; both aware UTC, like
     all datetimes here. `expired_at` and `expiration_reason` say when and why a newer version, or nothing, took its place.
     `score` and `scoring` are set on recalled memories only: `scoring` holds relevance, relevance_norm, recency, feedback,
-    score and found_by.
+    score and found_by. `excerpt` is what a context block prints of it, where that is not the whole text.
     """
 
     id: str
@@ -67,6 +67,7 @@ class Memory:
     previous_versions: tuple[Memory, ...] = ()
     score: float | None = None
     scoring: Mapping[str, Any] | None = None
+    excerpt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +119,8 @@ class ContextBlock:
     """Text for a prompt, and the memories in it.
 
     `pinned` is oldest first, `recent` in the order spoken, `retrieved` best first. `token_estimate` is the token count of
-    `text`; it exceeds `token_budget` only if the pinned memories alone do. `truncated` is True when anything was left out for
-    want of room, or the pins exceed the budget; `cut_count` says how many memories were left out.
+    `text`; it exceeds `token_budget` only if the pinned memories alone do. `truncated` is True when anything was left out or
+    shortened for want of room, or the pins exceed the budget; `cut_count` says how many memories were left out.
     """
 
     text: str
@@ -152,6 +153,28 @@ class Page:
 
     def __iter__(self) -> Iterator[Memory]:
         return iter(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why recall() returns a memory for a question, or what keeps it out.
+
+    `kept_out_by` is None if it is returned; else the first thing that stops it: "scope", "state", the name of an argument
+    ("kinds", "where", …, "min_relevance", "score_gap", "limit", "token_budget"), or "candidates" if neither search proposed
+    it. `rank` counts from 1 among all candidates; it and `scoring` are None for what is no candidate.
+    """
+
+    id: str
+    kept_out_by: str | None
+    reason: str
+    rank: int | None
+    candidates: int
+    scoring: Mapping[str, Any] | None
+
+    @property
+    def recalled(self) -> bool:
+        """Whether the memory is returned."""
+        return self.kept_out_by is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

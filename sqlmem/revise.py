@@ -135,9 +135,9 @@ def _successor(head: Stored, wanted: Change, now: int, at: int) -> NewMemory:
 
 
 def _codes_of_text(engine: Engine, addressed: Stored, text: str | None) -> Codes:
-    if text is None or engine.encoder is None:
+    if text is None or engine.encoder is None or engine.options.deferred:
         return {}
-    return {engine.encoder.name: engine.encoder.documents([(addressed.role, text)])[0]}
+    return engine.encoder.documents(engine.db, [(addressed.role, text)])[0]
 
 
 def _reason(reason: object) -> EndReason:

@@ -266,7 +266,10 @@ def test_a_bare_forget_is_refused(held: tuple[sqlmem.MemoryStore, Path, dict[str
 
 OPEN: dict[str, list[Any]] = {
     "path": [None, 5, b"x.db", "", "nul\0.db", "\ud800.db", ["x.db"]],
-    "embedder": [True, 5, object(), [], ["hash-64"], sqlmem.HashEmbedder],
+    "embedder": [
+        *(True, 5, object(), sqlmem.HashEmbedder, {"hash-64"}),
+        *([], [None], [False], ["hash-64", 5], [["hash-64"]], ["hash-64", "hash-64"], ["hash-64", sqlmem.HashEmbedder(64)]),
+    ],
     "token_counter": [5, "x", True],
     "half_life_days": [0, -1, math.nan, math.inf, "7", True, None, HUGE],
     "recency_weight": [None, *NO_SHARE],
@@ -283,6 +286,10 @@ OPEN: dict[str, list[Any]] = {
     "read_only": NO_FLAG,
     "create": NO_FLAG,
     "durability": [None, "", "FULL", 1, True],
+    "embedding": [None, "", "DEFERRED", 1, True],
+    "context_vectors": [value for value in NO_FLAG if value is not None],
+    "reranker": [5, True, ["x"]],
+    "rerank_candidates": [None, 0, -1, 1.5, "20", True],
     "clock": [5, "now", START],
 }
 

@@ -324,7 +324,7 @@ def test_what_does_not_fit_is_passed_over_for_what_does(open_store: OpenStore) -
 @pytest.mark.parametrize("size", [77, 78, 79, 190])
 def test_what_does_not_fit_beside_better_ones_is_passed_over_too(open_store: OpenStore, size: int) -> None:
     """With the heading, the dashes and the first one's 20 words, 76 would fit."""
-    medium, big, small = "medium " * 20, "b " * size, "small one"
+    medium, big, small = " ".join(f"m{i}" for i in range(20)), " ".join(f"b{i}" for i in range(size)), "small one"
     by_hand = Vectors({"ask": (1.0, 0.0), medium: (1.0, 0.0), big: (4.0, 3.0), small: (3.0, 4.0)})
     store = open_store(embedder=by_hand, token_counter=word_count)
     for text in (medium, big, small):

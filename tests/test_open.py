@@ -18,6 +18,7 @@ import pytest
 import sqlmem
 import sqlmem.db
 from sqlmem import schema
+from sqlmem.store import bit_index
 from tests.helpers_store import MovableClock, assert_sound, beside, contents, run, together
 
 HASH = sqlmem.HashEmbedder(16)
@@ -407,6 +408,8 @@ WRITES: dict[str, Verb] = {
     "expire": lambda store: store.expire(),
     "rebuild": lambda store: store.rebuild(),
     "flush": lambda store: store.flush(),
+    "reembed": lambda store: store.reembed(sqlmem.HashEmbedder(32)),
+    "reembed without a change": lambda store: store.reembed(HASH),
     "categories.create": lambda store: store.categories.create("food"),
     "categories.delete": lambda store: store.categories.delete("food"),
 }
@@ -416,6 +419,7 @@ READS: dict[str, Verb] = {
     "recall of a blank question": lambda store: store.recall("", session="s"),
     "search": lambda store: store.search("Ana", session="s"),
     "context": lambda store: store.context("Ana", session="s"),
+    "explain": lambda store: store.explain("Ana", "fact-1", session="s"),
     "get": lambda store: store.get("fact-1"),
     "list": lambda store: store.list(session="s"),
     "history": lambda store: store.history("fact-1"),
@@ -672,7 +676,7 @@ def test_a_model_that_is_not_here_is_named(path: Path) -> None:
         store.remember("hello", session="s")
 
 
-@pytest.mark.parametrize("given", [True, 5, object(), ["hash-16"], [HASH]])
+@pytest.mark.parametrize("given", [True, 5, object(), [], ["hash-16", HASH], [HASH, None]])
 def test_what_is_no_embedder_is_refused_and_nothing_is_left(path: Path, given: Any) -> None:
     with pytest.raises(sqlmem.InvalidArgument):
         sqlmem.open(path, embedder=given)
@@ -747,7 +751,7 @@ def test_a_keyword_only_file_can_be_read_with_an_embedder_given(path: Path) -> N
 
 
 class Centred(sqlmem.HashEmbedder):
-    """Has a centre, so that its file has a bit index from the start."""
+    """Has a centre, so that its file gets a bit index as soon as there is a batch of changes."""
 
     def __init__(self) -> None:
         super().__init__(16, "centred")
@@ -761,50 +765,64 @@ needs_vec = pytest.mark.skipif(sqlmem.db.vec_library() is None, reason="sqlite-v
 def test_a_machine_without_sqlite_vec_works_and_leaves_the_bits_to_the_next(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bit_index, "LAG", 3)
     with sqlmem.open(path, embedder=Centred()) as store:
         store.remember("a turn about tea", session="s", id="tea")
         store.remember("Ana likes rum", session="s", kind="fact", id="rum")
+        assert [model.bits for model in store.stats().models] == ["none"]
         store.remember("gone", session="s", id="gone")
         assert [model.bits for model in store.stats().models] == ["current"]
     with monkeypatch.context() as patch:
         patch.setattr(sqlmem.db, "vec_library", lambda: None)
         with sqlmem.open(path, embedder=Centred()) as store:
             assert store.recall("tea", session="s").ids[0] == "tea"
-            assert [model.bits for model in store.stats().models] == ["current"]
-            assert_sound(store)
             new = store.remember("a turn about coffee", session="s")
-            assert [model.bits for model in store.stats().models] == ["stale"]
             store.correct("rum", "Ana likes gin")
-            assert store.forget(ids=["gone"]) == 1
+            assert [model.bits for model in store.stats().models] == ["current"]  # it lacks three changes, as it may
+            store.remember("a turn about milk", session="s", id="milk")
+            assert [model.bits for model in store.stats().models] == ["stale"]
             assert store.recall("coffee", session="s").ids[0] == new
             assert_sound(store)
-            assert store.rebuild() == 4
+            assert store.forget(ids=["gone"]) == 1
+            assert [model.bits for model in store.stats().models] == ["none"]
+            assert store.recall("a turn about milk", session="s").ids[0] == "milk"
+            assert_sound(store)
+            assert store.rebuild() == 5
             assert_sound(store)
     with sqlmem.open(path, embedder=Centred()) as store:
         (model,) = store.stats().models
-        assert (model.bits, model.vectors) == ("current", 4)
+        assert (model.bits, model.vectors) == ("current", 5)
+        assert [row[0] for row in store._engine.db.rows("select id from vector_centred_bits order by id")] == [1, 2, 4, 5, 6]
         assert store.recall("gin", session="s").texts[0] == "Ana likes gin"
         assert_sound(store)
 
 
 @needs_vec
-@pytest.mark.parametrize("verb", ["correct", "forget", "expire"])
-def test_any_single_change_without_sqlite_vec_marks_the_bits(path: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("verb", ["remember", "correct", "forget", "expire"])
+def test_without_sqlite_vec_only_forgetting_gives_the_bits_up(path: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bit_index, "LAG", 1)
     with sqlmem.open(path, embedder=Centred()) as store:
         store.remember("Ana likes rum", session="s", kind="fact", id="rum", ttl_days=1)
+        assert [model.bits for model in store.stats().models] == ["current"]
     with monkeypatch.context() as patch:
         patch.setattr(sqlmem.db, "vec_library", lambda: None)
         with sqlmem.open(path, embedder=Centred()) as store:
-            if verb == "correct":
+            if verb == "remember":
+                store.remember_many(["milk", "tea"])
+            elif verb == "correct":
                 store.correct("rum", pinned=True)
             elif verb == "forget":
                 assert store.forget(ids=["rum"]) == 1
             else:
                 memory = store.get("rum")
                 assert store.expire(now=memory.expires_at) == 1
-            assert [model.bits for model in store.stats().models] == ["stale"]
+            bits = "none" if verb in ("forget", "expire") else "stale"
+            assert [model.bits for model in store.stats().models] == [bits]
+            assert_sound(store)
     with sqlmem.open(path, embedder=Centred()) as store:
         assert [model.bits for model in store.stats().models] == ["current"]
+        (held,) = store._engine.db.rows("select count(*) from vector_centred_bits")
+        assert held == ({"remember": 3, "correct": 2}.get(verb, 0),)
         assert_sound(store)
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sqlmem
@@ -14,8 +15,8 @@ from tests.conftest import OpenStore, Vectors, scoring
 from tests.helpers_store import DAY, START, MovableClock, contents
 
 # Four facts at cosines 1, 0.8, 0.6 and 0 from the question; no word in common with it, so that only vectors count.
-NEAR = {"ask": (1.0, 0.0), "first": (1.0, 0.0), "second": (4.0, 3.0), "third": (3.0, 4.0), "fourth": (0.0, 1.0)}
-IN_ORDER = ["first", "second", "third", "fourth"]
+NEAR = {"ask": (1.0, 0.0), "1st": (1.0, 0.0), "2nd": (4.0, 3.0), "3rd": (3.0, 4.0), "4th": (0.0, 1.0)}
+IN_ORDER = ["1st", "2nd", "3rd", "4th"]
 
 
 def facts(store: sqlmem.MemoryStore, texts: Sequence[str] = IN_ORDER, **arguments: Any) -> list[str]:
@@ -39,8 +40,8 @@ def test_a_recall_is_a_sequence_of_memories_with_their_sums(ranked: sqlmem.Memor
     assert found.ids == [memory.id for memory in found]
     assert len(found) == 4
     assert found[0] == found.top
-    assert found[-1].text == "fourth"
-    assert [memory.text for memory in found[1:3]] == ["second", "third"]
+    assert found[-1].text == "4th"
+    assert [memory.text for memory in found[1:3]] == ["2nd", "3rd"]
     assert (found.query, found.token_budget, found.token_estimate, found.truncated, found.cut_count) == (
         "ask",
         None,
@@ -145,11 +146,11 @@ def test_a_best_memory_over_the_budget_ships_alone_and_is_reported(open_store: O
 
 
 def test_nothing_after_the_first_that_does_not_fit_is_taken(open_store: OpenStore) -> None:
-    sizes = {"first": 2, "second": 9, "third": 1, "fourth": 1}
+    sizes = {"1st": 2, "2nd": 9, "3rd": 1, "4th": 1}
     store = open_store(embedder=Vectors(NEAR), recency_weight=0.0, token_counter=lambda text: sizes.get(text, 0))
     facts(store)
     found = store.recall("ask", token_budget=5)
-    assert (found.texts, found.cut_count, found.token_estimate) == (["first"], 3, 2)
+    assert (found.texts, found.cut_count, found.token_estimate) == (["1st"], 3, 2)
 
 
 def test_the_gap_drops_what_scores_below_a_share_of_the_best(ranked: sqlmem.MemoryStore) -> None:
@@ -161,23 +162,23 @@ def test_the_gap_drops_what_scores_below_a_share_of_the_best(ranked: sqlmem.Memo
 
 
 def test_the_gap_counts_the_whole_score(open_store: OpenStore) -> None:
-    store = open_store(embedder=Vectors(NEAR), recency_weight=1.0)
+    store = open_store(embedder=Vectors(NEAR), recency_weight=1.0, recency_gate=0.0)
     facts(store)
     assert len(store.recall("ask", score_gap=0.49)) == 4  # all new: 2.0, 1.8, 1.6, 1.0
-    assert store.recall("ask", score_gap=0.85).texts == ["first", "second"]
+    assert store.recall("ask", score_gap=0.85).texts == ["1st", "2nd"]
 
 
 def test_equals_of_the_best_survive_any_gap(open_store: OpenStore) -> None:
-    store = open_store(embedder=Vectors({**NEAR, "equal": NEAR["first"]}), recency_weight=0.0)
-    facts(store, [*IN_ORDER, "equal"])
-    assert store.recall("ask", score_gap=1.0).texts == ["equal", "first"]
+    store = open_store(embedder=Vectors({**NEAR, "same": NEAR["1st"]}), recency_weight=0.0)
+    facts(store, [*IN_ORDER, "same"])
+    assert store.recall("ask", score_gap=1.0).texts == ["same", "1st"]
 
 
 def test_gap_then_limit_then_budget(ranked: sqlmem.MemoryStore) -> None:
     found = ranked.recall("ask", score_gap=0.5, limit=2, token_budget=1)
-    assert (found.texts, found.cut_count) == (["first"], 1)
+    assert (found.texts, found.cut_count) == (["1st"], 1)
     found = ranked.recall("ask", score_gap=0.7, limit=3, token_budget=1)
-    assert (found.texts, found.cut_count) == (["first"], 1)
+    assert (found.texts, found.cut_count) == (["1st"], 1)
 
 
 def test_only_what_is_relevant_enough_comes_be_it_nothing(ranked: sqlmem.MemoryStore) -> None:
@@ -269,10 +270,11 @@ def test_dead_neighbours_do_not_hide_a_live_memory_in_the_bit_index(
 ) -> None:
     """In large scopes candidates come from an index that knows only whether a version has ended."""
     monkeypatch.setattr("sqlmem.search.vectors.EXACT_ROWS", 100)
-    monkeypatch.setattr("sqlmem.search.vectors.PROPOSED", 50)
-    monkeypatch.setattr("sqlmem.search.vectors.ENOUGH", 20)
-    near, far = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 1.0, 0.0)
-    store = open_store(embedder=Vectors({"ask": near, "near": near, "far": far}, (-1.0, 0.0, 0.0, 1.0)))
+    monkeypatch.setattr("sqlmem.search.mirror.BY_SIGNS", 50)
+    monkeypatch.setattr("sqlmem.search.mirror.BY_BITS", 20)
+    near, other, *noise = np.random.default_rng(7).standard_normal((302, 64)) / 8
+    vectors = {"ask": near, "near": near, "far": 0.8 * near + 0.6 * other, **{f"noise {i}": noise[i] for i in range(300)}}
+    store = open_store(embedder=Vectors({text: vector.tolist() for text, vector in vectors.items()}, [0.0] * 64))
     store.remember_many([f"noise {i}" for i in range(300)])
     assert store.stats().models[0].bits == "current"
     store.remember_many([{"text": "near", "ttl_days": 1} for _ in range(80)])

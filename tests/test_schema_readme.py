@@ -6,7 +6,7 @@ import re
 import shutil
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,9 @@ from unittest.mock import ANY
 import pytest
 
 import sqlmem
+from sqlmem import db as sqlite
 from sqlmem import schema, text
+from sqlmem.store import bit_index
 from tests.fixtures import make
 
 README = Path(__file__).resolve().parent.parent / "schema" / "README.md"
@@ -32,6 +34,9 @@ class Centred(sqlmem.HashEmbedder):
 
     def __init__(self) -> None:
         super().__init__(20, "centred")
+
+
+needs_vec = pytest.mark.skipif(sqlite.vec_library() is None, reason="sqlite-vec has no wheel for this platform")
 
 
 @pytest.fixture
@@ -63,9 +68,10 @@ FOUND: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
     ({}, [("pin-1", "corrected", 1740990600250), ("fact-1", "useful", 1740990600250)]),
     ({}, [("forgotten", 1, "2025-03-03T08:30:00.250Z")]),
     ({"user": "", "session": "s"}, [
-        ("turn-0", "Shall we meet in Lisbon?"), (ANY, "Yes, at the harbour."), ("turn-2", "部署 is done 🍕")]),
+        ("turn-0", "Shall we meet in Lisbon?"), ("turn-2", "部署 is done 🍕"), (ANY, "Yes, at the harbour.")]),
     ({}, [("2025", 18), ("march", 18), ("u1", 17)]),
-    ({}, [("hash-16", 16, "vector_hash_16", 1)]),
+    ({}, [("hash-16", "own", 16, "vector_hash_16", 1)]),
+    ({}, [("vector_hash_16", None)]),
 ]  # fmt: skip
 
 
@@ -97,7 +103,9 @@ def _names(path: Path) -> set[str]:
 def test_nothing_in_a_file_goes_unmentioned(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     with sqlmem.open(path, embedder=Centred()) as store:
-        store.remember("hello")
+        store.remember_many(f"hello {number}" for number in range(bit_index.LAG))
+        bits = store.stats().models[0].bits
+    assert bits == ("current" if sqlite.vec_library() else "none")
     named = set(re.findall(r"`([^`\n]+)`", TEXT))
     missing = _names(path) - named - {"_bits_info"} - {"<table_name>_bits"}
     assert missing == set()
@@ -111,7 +119,7 @@ def test_every_column_stands_in_the_section_of_its_table(tmp_path: Path) -> None
     with closing(sqlite3.connect(path)) as db:
         for table, section in {
             "scope": "scope", "memory": "memory", "model": "Vectors", "memory_fts": "The keyword index",
-            "memory_history": "Views", "session_turns": "Views",
+            "memory_history": "Views", "session_turns": "Views", "change": "The bit index",
         }.items():  # fmt: skip
             for column in db.execute(f"pragma table_info({table})").fetchall():
                 assert f"`{column[1]}`" in sections[section], (table, column[1])
@@ -205,23 +213,56 @@ def test_vectors_are_as_described(tmp_path: Path) -> None:
         assert len(found) == 4
 
 
-def test_bits_are_as_described(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    with sqlmem.open(path, embedder=Centred()) as store:
+@needs_vec
+def test_bits_are_as_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bit_index, "LAG", 3)
+    with sqlmem.open(tmp_path / "chat.db", embedder=Centred()) as store:
         old = store.remember("tea and rum", kind="fact")
-        store.correct(old, "gin")
+        store.correct(old, "gin")  # the third change
+        store.remember("milk")
         db = store._engine.db
-        if not db.has_vec:
-            pytest.skip("sqlite-vec has no wheel for this platform")
-        for rowid, live, bit in db.rows("select id, live, bit from vector_centred_bits order by id"):
-            code = db.value("select code from vector_centred where id = ?", (rowid,))
-            numbers = struct.unpack("20b", code)
+        limit = 0.9816 * ((1 - sum(number * number for number in Centred.centre)) / 20) ** 0.5
+        found = db.rows("select id, live, bit, fine from vector_centred_bits order by id")
+        assert [row[:2] for row in found] == [(1, 0), (2, 1)]
+        for rowid, _, bit, fine in found:
+            numbers = struct.unpack("20b", db.value("select code from vector_centred where id = ?", (rowid,)))
             length = sum(number * number for number in numbers) ** 0.5
-            bits = "".join(
-                "1" if number / length > centre else "0" for number, centre in zip(numbers, Centred.centre, strict=True)
-            )  # fmt: skip
-            assert int(bits.ljust(24, "0"), 2).to_bytes(3, "big") == bytes(bit)
-            assert live == (rowid == 2)
+            rest = [number / length - centre for number, centre in zip(numbers, Centred.centre, strict=True)]
+            assert bytes(bit) == _packed(number > 0 for number in rest)
+            assert bytes(fine) == _packed(abs(number) > limit for number in rest)
+        assert db.rows(QUERIES[-1]) == [("vector_centred", 1)]
+        assert db.rows("select seq, memory, added from change") == [(1, 1, 1), (2, 1, 0), (3, 2, 1), (4, 3, 1)]
+
+
+def _packed(bits: Iterable[bool]) -> bytes:
+    return int("".join(str(int(bit)) for bit in bits).ljust(24, "0"), 2).to_bytes(3, "big")
+
+
+def test_context_vectors_are_as_described(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with sqlmem.open(path, embedder=Centred(), context_vectors=True) as store:
+        for role, said in (("Ben", "gin or tea"), ("user", "rum"), ("assistant", "milk")):
+            store.remember(said, session="s", role=role, id=said)
+        store.remember("beer", kind="fact")
+        store.flush()
+        store.correct("rum", "tea")
+    with closing(sqlite3.connect(path)) as db:
+        models = db.execute("select id, table_name from model where input = 'context'").fetchall()
+        assert len(models) == 1
+        (number, table) = models[0]
+        waiting = [row[0] for row in db.execute("select memory from pending where model = ?", (number,))]
+        held = dict(db.execute(f"select id, code from {table}").fetchall())
+    assert waiting == [3, 5]
+    assert held == {1: None, 4: None}
+    with sqlmem.open(path, embedder=Centred()) as store:
+        assert store.flush() == 2
+        held = dict(store._engine.db.rows(f"select id, code from {table}"))
+    assert held == {1: None, 3: _code("tea\nmilk"), 4: None, 5: _code("Ben: gin or tea\ntea")}
+
+
+def _code(text: str) -> bytes:
+    unit = [float(number) for number in Centred().embed_query(text)]
+    return struct.pack("20b", *(round(number / max(map(abs, unit)) * 127) for number in unit))
 
 
 def test_the_context_column_is_as_described(tmp_path: Path) -> None:

@@ -231,7 +231,8 @@ def test_the_score_is_the_sum_of_its_parts(
                 if ids[place] == memory.id
             ]
             age = max(0.0, (START - memory.timestamp) / DAY)
-            expected = norms[memory.text] + weight * 0.5 ** (age / half_life) + feedback_weight * max(-2.0, min(2.0, sum(own)))
+            gain = weight * 0.5 ** (age / half_life) * norms[memory.text] ** 4
+            expected = norms[memory.text] + gain + feedback_weight * max(-2.0, min(2.0, sum(own)))
             assert memory.score == pytest.approx(expected, abs=1e-5)
             assert memory.score == scoring(memory)["score"]
         scores = [memory.score or 0.0 for memory in found]
@@ -255,13 +256,23 @@ def test_what_was_only_read_has_no_score(store: sqlmem.MemoryStore) -> None:
         assert (memory.score, memory.scoring) == (None, None)
 
 
-def test_a_brand_new_memory_gains_at_most_the_recency_weight(store: sqlmem.MemoryStore) -> None:
+@pytest.mark.parametrize(("gate", "gain"), [(4.0, 0.5 / 4), (0.0, 0.5), (1.0, 0.5 * math.sqrt(0.5))])
+def test_what_a_new_memory_gains_is_gated_by_its_relevance(open_store: OpenStore, gate: float, gain: float) -> None:
+    """With the gate off it is the plain sum: the recency weight, whatever the memory says."""
+    store = open_store(embedder=Vectors(PLACES), recency_gate=gate)
     fact(store, "same", 5000)
     fact(store, "half", 0)
     found = parts(store)
     assert found["same"]["score"] == pytest.approx(1.0)
-    assert found["half"]["score"] == pytest.approx(0.0 + 0.5)
-    assert list(found) == ["same", "half"]
+    assert found["half"]["score"] == pytest.approx(math.sqrt(0.5) + gain, abs=1e-5)
+
+
+def test_of_two_good_matches_the_newer_wins(either: sqlmem.MemoryStore) -> None:
+    old = fact(either, "Alice lives in Paris", 100)
+    new = fact(either, "Alice lives in Rome", 0)
+    for number in range(20):
+        fact(either, f"number {number} is nothing to her", 0)
+    assert either.recall("where does Alice live").ids[:2] == [new, old]
 
 
 def test_an_old_exact_match_beats_fresh_noise(either: sqlmem.MemoryStore) -> None:
@@ -322,40 +333,115 @@ def test_with_recency_off_only_relevance_orders(store: sqlmem.MemoryStore) -> No
 # -- the joint score --------------------------------------------------------------------------------------------------
 
 
-def candidate(number: int, cosine: float | None = None, bm25: float = 0.0, **columns: Any) -> ranking.Candidate:
+def candidate(
+    number: int, cosine: float | tuple[float | None, ...] | None = None, bm25: float = 0.0, **columns: Any
+) -> ranking.Candidate:
     at = round(START.timestamp() * 1000)
     given: dict[str, Any] = {
-        "rowid": number, "id": str(number), "scope": 1, "kind": "fact", "role": "user", "turn": None, "text": "some words",
+        "rowid": number, "id": str(number), "scope": 1, "kind": "fact", "role": "user", "turn": None, "text": "abc def ghi j",
         "at": at, "created_at": at, "expires_at": None, "chain": number, "version": 1, "ended_at": None, "end_reason": None,
         "ended_by": None, "proposed": 0, "seen": 1, "metadata": "{}",
     }  # fmt: skip
-    return ranking.Candidate(Stored(**{**given, **columns}), cosine, bm25)
+    cosines = cosine if isinstance(cosine, tuple) else (cosine,)
+    return ranking.Candidate(Stored(**{**given, **columns}), cosines, bm25)
 
 
 WHOLE = 1 + ranking.SESSION_WEIGHT  # a fact is the evidence of its own session
 
 
-def joint(*candidates: ranking.Candidate, query: str = "ask", anchor: float = 0.0, vectors: bool = True) -> list[float]:
-    return list(ranking.joint(query, candidates, anchor, has_vectors=vectors).values())
+ONE = (ranking.Space(0.0, 1.0),)
+
+
+def joint(
+    *candidates: ranking.Candidate, query: str = "ask", spaces: Sequence[ranking.Space] = ONE, expected: float = 1.0
+) -> list[float]:
+    """`expected` is 0 where no words were searched."""
+    known = {one.stored.rowid: ranking.traits(one.stored.text) for one in candidates}
+    return list(ranking.joint(query, candidates, spaces, known, expected=expected).values())
 
 
 def test_words_and_vectors_share_the_joint_score() -> None:
     share = ranking.VECTOR_SHARE
-    scores = joint(candidate(1, 0.9, 4.0), candidate(2, 0.6, 0.0), candidate(3, None, 2.0), candidate(4, 0.3, 1.0), anchor=0.3)
+    candidates = candidate(1, 0.9, 4.0), candidate(2, 0.6, 0.0), candidate(3, None, 2.0), candidate(4, 0.3, 1.0)
     own = [1.0, share * 0.5, (1 - share) * 0.5, (1 - share) * 0.25]
-    assert scores == pytest.approx([WHOLE * score for score in own])
+    assert joint(*candidates, spaces=[ranking.Space(0.3, 1.0)]) == pytest.approx([WHOLE * score for score in own])
 
 
 def test_without_vectors_words_are_the_whole_joint_score() -> None:
-    assert joint(candidate(1, None, 4.0), candidate(2, None, 1.0), vectors=False) == pytest.approx([WHOLE, WHOLE / 4])
+    scores = joint(candidate(1, (), 4.0), candidate(2, (), 1.0), spaces=())
+    assert scores == pytest.approx([WHOLE, WHOLE / 4])
+
+
+def test_without_keywords_vectors_are_the_whole_joint_score() -> None:
+    scores = joint(candidate(1, 0.9), candidate(2, 0.6), candidate(3, 0.3), spaces=[ranking.Space(0.3, 1.0)], expected=0.0)
+    assert scores == pytest.approx([WHOLE, WHOLE / 2, 0.0])
+
+
+def test_spaces_count_by_their_weights() -> None:
+    """Each space is stretched from its own anchor to its own best; a candidate is the weighted mean of those it stands in."""
+    spaces = ranking.Space(0.2, 3.0), ranking.Space(0.5, 1.0)
+    candidates = (
+        candidate(1, (1.0, 0.5)),  # 1 and 0
+        candidate(2, (0.6, 0.9)),  # 1/2 and 1
+        candidate(3, (0.6, None)),
+        candidate(4, (None, 0.7)),
+        candidate(5, (None, None)),
+    )
+    expected = [0.75, 0.625, 0.5, 0.5, 0.0]
+    assert joint(*candidates, spaces=spaces, expected=0.0) == pytest.approx([WHOLE * score for score in expected])
+
+
+def test_several_spaces_share_with_words_as_one_does() -> None:
+    share = ranking.VECTOR_SHARE
+    spaces = ranking.Space(0.0, 1.0), ranking.Space(0.0, 1.0)
+    scores = joint(candidate(1, (1.0, 0.5), 1.0), candidate(2, (0.5, 0.5), 2.0), candidate(3, (None, None), 2.0), spaces=spaces)
+    own = [share + (1 - share) / 2, share * 0.75 + (1 - share), 1 - share]
+    assert scores == pytest.approx([WHOLE * score for score in own])
+
+
+def test_relevance_is_the_mean_of_the_spaces_in_which_a_memory_stands() -> None:
+    spaces = ranking.Space(0.2, 1.0), ranking.Space(0.5, 3.0)
+    assert ranking.mean_above(candidate(1, (0.6, 1.0)), spaces) == pytest.approx((0.5 + 3 * 1.0) / 4)
+    assert ranking.mean_above(candidate(1, (0.6, None)), spaces) == pytest.approx(0.5)
+    assert ranking.mean_above(candidate(1, (None, 0.5)), spaces) == 0.0
+    assert not candidate(1, (None, None)).seen
+    assert candidate(1, (None, 0.5)).seen
+
+
+def test_the_best_keyword_score_counts_in_full_only_if_most_words_are_there() -> None:
+    scores = joint(candidate(1, (), 2.0), candidate(2, (), 1.0), spaces=(), expected=4.0)
+    assert scores == pytest.approx([WHOLE * 2.0 / 2.8, WHOLE * 1.0 / 2.8])
 
 
 def test_turns_share_the_evidence_of_their_session() -> None:
-    turns = [candidate(i, None, bm25, kind="turn", turn=i) for i, bm25 in enumerate((4.0, 2.0, 1.0, 1.0))]
-    alone = candidate(9, None, 4.0, kind="turn", turn=9, scope=2)
-    lift = ranking.SESSION_WEIGHT * (1 + 0.5 + 0.25) / 3
-    expected = [1 + lift, 0.5 + lift, 0.25 + lift, 0.25 + lift, 1 + ranking.SESSION_WEIGHT / 3]
-    assert joint(*turns, alone, vectors=False) == pytest.approx(expected)
+    turns = [candidate(i, (), bm25, kind="turn", turn=2 * i) for i, bm25 in enumerate((4.0, 2.0, 1.0, 1.0))]
+    alone = candidate(9, (), 3.0, kind="turn", turn=9, scope=2)
+    lift = ranking.SESSION_WEIGHT * 1
+    expected = [1 + lift, 0.5 + lift, 0.25 + lift, 0.25 + lift, 0.75 + ranking.SESSION_WEIGHT * 0.75]
+    assert joint(*turns, alone, spaces=()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "gain"),
+    [
+        ({"text": "abc def ghi?", "role": "Ana"}, {"role": "Ben"}, ranking.ANSWER_SHARE),
+        ({"text": "abc def ghi?", "role": "Ana"}, {"role": "Ana"}, 0.0),
+        ({"role": "Ana"}, {"role": "Ben"}, 0.0),
+        ({"text": "abc def ghi?", "role": "Ana"}, {"role": "Ben", "scope": 2}, 0.0),
+        ({"text": "abc def ghi?", "role": "Ana"}, {"role": "Ben", "turn": 3}, 0.0),
+    ],
+)
+def test_a_turn_gains_by_the_question_before_it(asked: dict[str, Any], answer: dict[str, Any], gain: float) -> None:
+    question = candidate(1, (), 4.0, **{"kind": "turn", "turn": 1, **asked})
+    reply = candidate(2, (), 1.0, **{"kind": "turn", "turn": 2, **answer})
+    apart = candidate(2, (), 1.0, **{"kind": "turn", **answer, "turn": 9})
+    assert joint(question, reply, spaces=())[1] - joint(question, apart, spaces=())[1] == pytest.approx(gain)
+
+
+def test_a_turn_gains_by_the_one_that_follows_it() -> None:
+    first, second = candidate(1, (), 1.0, kind="turn", turn=4), candidate(2, (), 4.0, kind="turn", turn=5)
+    apart = candidate(2, (), 4.0, kind="turn", turn=7)
+    assert joint(first, second, spaces=())[0] - joint(first, apart, spaces=())[0] == pytest.approx(ranking.REPLY_SHARE)
 
 
 @pytest.mark.parametrize(
@@ -365,16 +451,46 @@ def test_turns_share_the_evidence_of_their_session() -> None:
         ("what did she say", {"role": "Ana"}, 0.0),
         ("in March 2026", {}, ranking.DATE_BONUS),
         ("in April 2026", {}, 0.0),
-        ("ask", {"text": "really? "}, -ranking.QUESTION_PENALTY),
-        ("ask", {"text": "本当？"}, -ranking.QUESTION_PENALTY),
-        ("ask", {"text": "x" * 4 * ranking.LENGTH_FREE_TOKENS}, 0.0),
-        ("ask", {"text": "x" * 8 * ranking.LENGTH_FREE_TOKENS}, -ranking.LENGTH_PENALTY),
-        ("ask", {"text": "x" * 32 * ranking.LENGTH_FREE_TOKENS}, -3 * ranking.LENGTH_PENALTY),
+        ("ask", {"text": "abc def ghi?"}, -ranking.QUESTION_PENALTY),
+        ("ask", {"text": "yesterday ab c"}, ranking.TIME_BONUS),
     ],
 )
 def test_small_signals_add_to_the_joint_score(query: str, columns: dict[str, Any], gain: float) -> None:
-    assert joint(candidate(1, 1.0, **columns), query=query) == pytest.approx([ranking.VECTOR_SHARE * WHOLE + gain])
-    assert min(ranking.SPEAKER_BONUS, ranking.DATE_BONUS, ranking.QUESTION_PENALTY, ranking.LENGTH_PENALTY) > 0
+    own = -ranking.traits(columns.get("text", "abc def ghi j")).length_cost
+    assert joint(candidate(1, 1.0, **columns), query=query) == pytest.approx([ranking.VECTOR_SHARE * WHOLE + gain + own])
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ("abc def ghi j", 0.0),  # four words in four tokens
+        ("abc abc ab ab", -ranking.DENSITY_WEIGHT * math.log2(3 / 5)),
+        ("x" * 4 * ranking.LENGTH_FREE_TOKENS, -ranking.DENSITY_WEIGHT * math.log2(2 / 97)),
+        ("x" * 8 * ranking.LENGTH_FREE_TOKENS, ranking.LENGTH_PENALTY - ranking.DENSITY_WEIGHT * math.log2(2 / 193)),
+        ("x" * 32 * ranking.LENGTH_FREE_TOKENS, 3 * ranking.LENGTH_PENALTY - ranking.DENSITY_WEIGHT * math.log2(2 / 769)),
+    ],
+)
+def test_long_texts_and_those_that_repeat_themselves_cost(text: str, cost: float) -> None:
+    assert ranking.traits(text).length_cost == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks", "tells_time"),
+    [
+        ("really? ", True, False),
+        ("本当？", True, False),
+        ("We met last week.", False, True),
+        ("That was the last drop", False, False),
+        ("since 2019", False, True),
+        ("12345", False, False),
+        ("On Friday!", False, True),
+        ("may I march on", False, False),
+        ("In June?", True, True),
+    ],
+)
+def test_a_text_shows_whether_it_asks_and_whether_it_tells_a_time(text: str, asks: bool, tells_time: bool) -> None:
+    found = ranking.traits(text)
+    assert (found.asks, found.tells_time) == (asks, tells_time)
 
 
 # -- dates and speakers that a question names -------------------------------------------------------------------------

@@ -25,9 +25,9 @@ def fill(store: sqlmem.MemoryStore, *texts: str, **arguments: Any) -> None:
 
 
 def test_neither_age_nor_grades_count(open_store: OpenStore) -> None:
-    places = {"ask": (1.0, 0.0), "close": (1.0, 0.0), "far": (1.0, 1.0)}
+    places = {"ask": (1.0, 0.0), "near": (1.0, 0.0), "far": (4.0, 3.0)}
     store = open_store(embedder=Vectors(places))
-    close = store.remember("close", kind="fact", timestamp=START - 1000 * DAY)
+    close = store.remember("near", kind="fact", timestamp=START - 1000 * DAY)
     far = store.remember("far", kind="fact")
     for _ in range(3):
         store.feedback(close, "dead_end")
@@ -35,7 +35,8 @@ def test_neither_age_nor_grades_count(open_store: OpenStore) -> None:
     assert store.recall("ask", recency_weight=1.0).ids == [far, close]
     found = store.search("ask")
     assert found.ids == [close, far]
-    assert [memory.score for memory in found] == [scoring(memory)["relevance_norm"] for memory in found] == [1.0, 0.0]
+    assert [memory.score for memory in found] == [scoring(memory)["relevance_norm"] for memory in found]
+    assert [memory.score for memory in found] == pytest.approx([1.0, 0.8], abs=0.01)
     assert [scoring(memory)["feedback"] for memory in found] == [-2.0, 2.0]
 
 
@@ -179,13 +180,18 @@ def test_the_rarer_word_decides(words: sqlmem.MemoryStore) -> None:
     assert words.search("boiler walrus").texts[0] == "the walrus"
 
 
-def test_in_a_large_store_common_words_are_not_looked_up_while_rare_ones_are(
+def test_beyond_what_may_be_scored_common_words_count_where_two_stand_together(
     words: sqlmem.MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sqlmem.search.keywords.LARGE_STORE", 50)
-    fill(words, *(f"boiler {i}" for i in range(60)), "the walrus swims", "boiler and walrus")
-    assert set(words.search("boiler walrus", limit=100).texts) == {"the walrus swims", "boiler and walrus"}
-    assert len(words.search("boilers", limit=100)) == 61
+    fill(words, *(f"boiler {i}" for i in range(60)), *(f"kettle {i}" for i in range(60, 110)))
+    fill(words, "boiler and kettle", "the walrus swims", "boiler and walrus")
+    assert len(words.search("boiler kettle walrus", limit=200)) == 113
+    monkeypatch.setattr("sqlmem.search.keywords.MOST_SCORED", 40)
+    found = {"the walrus swims", "boiler and walrus", "boiler and kettle"}
+    assert set(words.search("boiler kettle walrus", limit=200).texts) == found
+    assert len(words.search("boilers", limit=200)) == 62  # the rarest word is searched, however common
+    monkeypatch.setattr("sqlmem.search.keywords.MOST_SCORED", 2)
+    assert set(words.search("boiler kettle walrus", limit=200).texts) == {"the walrus swims", "boiler and walrus"}
 
 
 # -- what is indexed --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlmem.embed.base import Embedder
 from sqlmem.embed.catalogue import DEFAULT_MODEL, ModelManifest, load, manifest, names, verify
 from sqlmem.embed.checks import check_embedder, embed_documents, embed_query
+from sqlmem.embed.cross_encoder import CrossEncoder
 
 if TYPE_CHECKING:
     from sqlmem.embed.hashing import HashEmbedder
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MODEL",
+    "CrossEncoder",
     "Embedder",
     "HashEmbedder",
     "ModelManifest",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from sqlmem.embed.manifest import MODEL_FILE, TOKENIZER_FILE, ModelManifest
+from sqlmem.embed.session import inference_session
 from sqlmem.errors import EmbeddingError
 
 # What two neighbouring windows of a long text share, so that a sentence cut by one is whole in the other.
@@ -32,7 +33,7 @@ class Encoder:
         self._manifest = manifest
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-            self._session = _session(folder / MODEL_FILE)
+            self._session = inference_session(folder / MODEL_FILE)
         except Exception as error:  # both libraries raise their own types, without a common root
             raise EmbeddingError(f"The model in {folder} cannot be loaded: {error}") from error
         self._shrinking = onnxruntime.RunOptions()
@@ -103,18 +104,6 @@ class Encoder:
         options = self._shrinking if len(window) >= _SHRINK_TOKENS else None
         hidden: NDArray[np.float32] = self._session.run([self._output], feed, options)[0][0]
         return _unit(hidden[0] if self._manifest.pooling == "cls" else hidden.mean(axis=0))
-
-
-def _session(path: Path) -> onnxruntime.InferenceSession:
-    onnxruntime.disable_telemetry_events()  # Windows builds report usage otherwise
-    options = onnxruntime.SessionOptions()
-    # Parallel runs instead of parallel kernels, measured on two cores: in bulk 4.7 ms a turn against 5.4 to 7.2 ms, a
-    # single question 4.6 ms against 4.2 ms. The bits are the same; without spinning no core is kept busy while idle.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 4  # failures are raised; the log on stderr would say them twice
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from sqlmem.clock import moment_ms
 from sqlmem.db import Database
 from sqlmem.errors import InvalidArgument, NotFound
 from sqlmem.records import Kind
-from sqlmem.store import scopes
+from sqlmem.store import memories, scopes
 from sqlmem.store.memories import array
 
 OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains")
@@ -22,6 +22,10 @@ _SAME_VALUE = """
     and (j.type = w.type or (j.type in ('integer', 'real') and w.type in ('integer', 'real')))
 """
 _COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_IN_CATEGORY = """
+exists (select 1 from memory_category mc join category c on c.id = mc.category
+         where mc.memory = m.rowid and c.name in (select value from json_each(:categories)))
+"""
 _KNOWN_CATEGORIES = "select name from category order by name"
 
 
@@ -92,13 +96,38 @@ def condition(db: Database, chosen: Filter, now: int, *, exclude: Iterable[int] 
     if scope is None:
         return None
     scope_sql, words, bound = scope
-    parts = [scope_sql, *_state(chosen), *_attributes(chosen, bound)]
+    parts = [scope_sql, *(sql for _, sql in _tests(chosen, bound))]
     excluded = list(exclude)
     if excluded:
         bound["exclude"] = array(excluded)
         parts.append("m.rowid not in (select value from json_each(:exclude))")
     bound["now"] = now
     return Condition(" and ".join(parts), bound, scope_sql, words, not chosen.include_superseded)
+
+
+def failing(db: Database, chosen: Filter, now: int, rowid: int) -> str | None:
+    """The first of the tests that this memory does not pass: "scope", "state", or the name of a filter argument."""
+    check_categories(db, chosen.categories or ())
+    scope = _scope(db, chosen)
+    if scope is None:
+        return "scope"
+    scope_sql, _, bound = scope
+    tests = [("scope", scope_sql), *_tests(chosen, bound)]
+    columns = ", ".join(f"coalesce({sql}, false)" for _, sql in tests)
+    passed = db.row(f"select {columns} from memory m where m.rowid = :rowid", {**bound, "now": now, "rowid": rowid})
+    assert passed is not None, "asked about a memory that is there"
+    return next((name for (name, _), fine in zip(tests, passed, strict=True) if not fine), None)
+
+
+def share(db: Database, condition: Condition) -> float:
+    """About which part of the store lies in the scope, 0..1: by its turn numbers, or by the user's part of the scopes."""
+    if condition.scope_words is None:
+        return 1.0
+    if "user" in condition.bindings:
+        return scopes.share(db, condition.bindings["user"])
+    if "scope" not in condition.bindings:
+        return 0.0
+    return min(1.0, scopes.next_turn(db, condition.bindings["scope"]) / max(1, memories.count_ever(db)))
 
 
 def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, dict[str, Any]] | None:
@@ -117,30 +146,23 @@ def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, d
     return f"(m.scope = :scope or {wide})", (f"w{base.id}", f"s{session.id}"), {**bound, "scope": session.id}
 
 
-def _state(chosen: Filter) -> list[str]:
+def _tests(chosen: Filter, bound: dict[str, Any]) -> list[tuple[str, str]]:
+    """The conditions beside the scope, each with the name of what demands it; their values are put into `bound`."""
     ended = "(m.ended_at is null or m.ended_by is not null)" if chosen.include_superseded else "m.ended_at is null"
-    return [ended, "m.proposed = 0", "(m.expires_at is null or m.expires_at > :now)"]
-
-
-def _attributes(chosen: Filter, bound: dict[str, Any]) -> list[str]:
-    parts = []
+    tests = [("state", sql) for sql in (ended, "m.proposed = 0", "(m.expires_at is null or m.expires_at > :now)")]
     if chosen.kinds is not None:
         bound["kinds"] = array(chosen.kinds)
-        parts.append("m.kind in (select value from json_each(:kinds))")
+        tests.append(("kinds", "m.kind in (select value from json_each(:kinds))"))
     if chosen.categories is not None:
         bound["categories"] = array(chosen.categories)
-        parts.append(
-            "exists (select 1 from memory_category mc join category c on c.id = mc.category"
-            " where mc.memory = m.rowid and c.name in (select value from json_each(:categories)))"
-        )
+        tests.append(("categories", _IN_CATEGORY))
     if chosen.after is not None:
         bound["after"] = chosen.after
-        parts.append("m.at > :after")
+        tests.append(("after", "m.at > :after"))
     if chosen.before is not None:
         bound["before"] = chosen.before
-        parts.append("m.at < :before")
-    parts.extend(metadata_sql(chosen.where, bound))
-    return parts
+        tests.append(("before", "m.at < :before"))
+    return [*tests, *(("where", sql) for sql in metadata_sql(chosen.where, bound))]
 
 
 def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any]) -> list[str]:

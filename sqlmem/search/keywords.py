@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 
 from sqlmem import text as texts
 from sqlmem.db import Database
+from sqlmem.search import filters
 from sqlmem.search.filters import Condition
-from sqlmem.store import keyword_index
+from sqlmem.store import keyword_index, memories
+from sqlmem.store.memories import array
 
 # FTS5 accepts any number of terms; a pasted page must not become a query of thousands.
 MOST_TERMS = 32
 # RETRIEVAL: the neighbours' words count 0.4 of a memory's own. The scope column only selects.
 WEIGHTS = "1.0, 0.4, 0.0"
-# ENGINE 3: scoring long posting lists is what a keyword query costs in a large store. In smaller ones nothing is dropped.
-LARGE_STORE = 20_000
-COMMON_SHARE = 0.05
+# What a question may cost: how many entries of its words' lists are walked through (10 ns each), and how many of the scope's
+# memories are scored (1 µs each). In a larger scope its commonest words count only where two of them stand together.
+MOST_WALKED = 200_000
+MOST_SCORED = 3_000
+# From this share of the store on, filtering what was found is quicker than searching the scope's word as well.
+WIDE_SHARE = 0.25
 
+_BEST = f"""
+select rowid, -bm25(memory_fts, {WEIGHTS}) as score from memory_fts
+ where memory_fts match :match order by score desc, rowid desc limit :most
+"""
+_PASSING = "select m.rowid from memory m where {condition} and m.rowid in (select value from json_each(:some))"
 _SEARCH = """
 select f.rowid, -bm25(memory_fts, {weights}) as score
   from memory_fts f join memory m on m.rowid = f.rowid
  where memory_fts match :match and {condition}
  order by score desc, m.at desc, f.rowid desc limit :limit
 """
-_COUNT = "select count(*) from memory"
-_ROUGHLY = "select coalesce((select seq from sqlite_sequence where name = 'memory'), 0)"
 _FREQUENCY = "select doc from memory_word where term = :term"
 
 
@@ -38,7 +47,7 @@ class Frequencies:
 
     def total(self, db: Database) -> int:
         """How many memories there are or were; forgets what it knew when that has grown by a tenth."""
-        total: int = db.value(_ROUGHLY)
+        total = memories.count_ever(db)
         if not self._total <= total <= self._total * 1.1:
             self._known.clear()
             self._total = total
@@ -66,37 +75,77 @@ def terms(db: Database, query: str) -> list[str]:
 def search(
     db: Database, words: list[str], condition: Condition, frequencies: Frequencies, *, limit: int
 ) -> list[tuple[int, float]]:
-    """The `limit` best (rowid, bm25), best first; higher is better."""
-    words = _selective(db, words, frequencies)
+    """The `limit` best (rowid, bm25), best first; higher is better. Filters hold inside: it starves nowhere."""
     if not words:
         return []
-    match = f"{{own ctx}} : ({' OR '.join(_quoted(word) for word in words)})"
-    if condition.scope_words is not None:
+    share = filters.share(db, condition)
+    match = f"{{own ctx}} : ({_expression(db, words, share, frequencies)})"
+    if condition.scope_words is not None and share < WIDE_SHARE:
         match += f" AND scope : ({' OR '.join(condition.scope_words)})"
+    # Most of what is found passes the filters: looking up the best alone saves as much as scoring all of it costs.
+    most = 2 * limit
+    best: list[tuple[int, float]] = [(row[0], row[1]) for row in db.rows(_BEST, {"match": match, "most": most})]
+    some = {**condition.bindings, "some": array(rowid for rowid, _ in best)}
+    fine = {row[0] for row in db.rows(_PASSING.format(condition=condition.sql), some)}
+    passing = [pair for pair in best if pair[0] in fine][:limit]
+    if len(passing) == limit or len(best) < most:
+        return passing
     sql = _SEARCH.format(weights=WEIGHTS, condition=condition.sql)
     return [(row[0], row[1]) for row in db.rows(sql, {**condition.bindings, "match": match, "limit": limit})]
 
 
-def coverage(db: Database, words: list[str], rowids: Iterable[int], frequencies: Frequencies) -> Mapping[int, float]:
+def stems(db: Database, text: str) -> list[str]:
+    """The words of a text in order, as the index stores them."""
+    return db.words(texts.prepare(text), stemmed=True)
+
+
+def weights(db: Database, query: str, frequencies: Frequencies) -> dict[str, float]:
+    """The question's words as the index stores them, each with its share of their idf; 1.0 together."""
+    words = {stem for word in terms(db, query) for stem in db.words(word, stemmed=True)}
+    total = frequencies.total(db)
+    idf = {stem: math.log(1 + (total + 0.5) / (min(frequencies.of(db, stem), total) + 0.5)) for stem in words}
+    whole = sum(idf.values())
+    return {stem: weight / whole for stem, weight in idf.items()} if whole else {}
+
+
+def expected(db: Database, words: list[str], frequencies: Frequencies) -> float:
+    """The sum of the words' idf as bm25 reckons it: about the score of a memory of ordinary length that holds each once."""
+    total = frequencies.total(db)
+    whole = 0.0
+    for word in words:
+        held = min(total, max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0))
+        whole += max(1e-6, math.log((total - held + 0.5) / (held + 0.5))) if held else math.log(max(2, total))
+    return whole
+
+
+def coverage(db: Database, query: str, rowids: Iterable[int], frequencies: Frequencies) -> Mapping[int, float]:
     """For each memory the share of the question's idf that its own text holds, 0..1."""
-    stems = {stem for word in words for stem in db.words(word, stemmed=True)}
-    total = frequencies.total(db)
-    weights = {stem: math.log(1 + (total + 0.5) / (min(frequencies.of(db, stem), total) + 0.5)) for stem in stems}
-    whole = sum(weights.values())
-    shares = {}
-    for rowid, document in keyword_index.documents(db, rowids).items():
-        held = stems.intersection(db.words(document.own, stemmed=True))
-        shares[rowid] = sum(weights[stem] for stem in held) / whole if whole else 0.0
-    return shares
+    rowids = list(rowids)
+    if not rowids:
+        return {}
+    shares = weights(db, query, frequencies)
+    held = {rowid: shares.keys() & set(db.words(said, stemmed=True)) for rowid, said in keyword_index.own(db, rowids).items()}
+    return {rowid: sum(shares[stem] for stem in sorted(words)) for rowid, words in held.items()}
 
 
-def _selective(db: Database, words: list[str], frequencies: Frequencies) -> list[str]:
+def _expression(db: Database, words: list[str], share: float, frequencies: Frequencies) -> str:
+    """The words, or as many of the rarest as may be scored one by one, and of the others each two together."""
     total = frequencies.total(db)
-    if total < LARGE_STORE or not words:
-        return words
+    if total * len(words) <= MOST_SCORED:
+        return " OR ".join(map(_quoted, words))
     counts = {word: max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0) for word in words}
-    rare = [word for word in words if counts[word] <= COMMON_SHARE * total]
-    return rare or sorted(words, key=lambda word: counts[word])[:2]
+    rarest = sorted(words, key=counts.__getitem__)
+    sums = list(itertools.accumulate(counts[word] for word in rarest))
+    alone = max(1, sum(walked <= MOST_WALKED and walked * share <= MOST_SCORED for walked in sums))
+    parts = [_quoted(word) for word in rarest[:alone]]
+    walked = scored = float(sums[alone - 1])
+    for first, second in itertools.combinations(rarest[alone:], 2):
+        walked += counts[first] + counts[second]
+        scored += counts[first] * counts[second] / total
+        if walked > MOST_WALKED or scored * share > MOST_SCORED:
+            break
+        parts.append(f"({_quoted(first)} AND {_quoted(second)})")
+    return " OR ".join(parts)
 
 
 def _quoted(word: str) -> str:

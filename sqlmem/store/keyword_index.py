@@ -9,62 +9,76 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sqlmem import text as texts
 from sqlmem.clock import from_ms
 from sqlmem.db import Database
 from sqlmem.schema import sql
-from sqlmem.store import memories, scopes
+from sqlmem.store import memories, scopes, vector_index
+from sqlmem.store.scopes import Scope
 
 # RETRIEVAL: two turns each side, 200 characters of each; none for a text long enough to stand alone (long assistant answers
 # otherwise drown in their neighbours' words).
 NEIGHBOURS = 2
 NEIGHBOUR_CHARACTERS = 200
 STANDS_ALONE_CHARACTERS = 300
+# Places with at most this many numbers between them are read in one go.
+_NEAR = 4 * NEIGHBOURS
 
 _MONTHS = "January February March April May June July August September October November December".split()
 
-_AROUND = """
-select * from (
-    select false, rowid, role, text from memory
-     where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and turn < :turn
-     order by turn desc limit :count)
-union all
-select * from (
-    select true, rowid, role, text from memory
-     where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and turn > :turn
-     order by turn limit :count)
-"""
+# The tokenizer parts words at these as well.
+_APART = str.maketrans(dict.fromkeys(".,;:!?'\"()-\u2019\u2026", " "))
+_LIVE = "scope = :scope and kind = 'turn' and ended_at is null and proposed = 0"
+_TURNS = f"select rowid, turn, role, text, at from memory where {_LIVE}"
+_BEFORE = f"{_TURNS} and turn < :first order by turn desc limit :count"
+_FROM = f"{_TURNS} and turn >= :first order by turn limit :count"
 _INSERT = "insert into memory_fts (rowid, own, ctx, scope) values (?, ?, ?, ?)"
 _DELETE = "insert into memory_fts (memory_fts, rowid, own, ctx, scope) values ('delete', ?, ?, ?, ?)"
-_PLACES = "select rowid, scope, turn from memory where rowid in (select value from json_each(:rowids)) and turn is not null"
+_PLACES = "select scope, turn from memory where rowid in (select value from json_each(:rowids)) and turn is not null"
 _WORDS = 'select term, doc, col, "offset" from memory_word_place'
 _ALL = "select rowid from memory where rowid > :after order by rowid limit 1000"
 
 
 class Document(NamedTuple):
-    """The three columns of a memory's row in the index."""
+    """The three columns of a memory's row in the index, and the rowid of the live turn before it (0: none)."""
 
     own: str
     ctx: str
     scope: str
+    lead: int
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """What the index is told."""
+        return self.own, self.ctx, self.scope
 
 
-class Neighbour(NamedTuple):
-    """A live turn beside another."""
+class Turn(NamedTuple):
+    """A live turn, as far as the index needs it."""
 
     rowid: int
+    turn: int
     role: str
     text: str
+    at: int
 
 
 class Place(NamedTuple):
     """Where a turn stands, or is about to."""
 
-    scope: int
+    scope: Scope
     turn: int
+
+
+class Run(NamedTuple):
+    """Places of one scope that are near each other, in order."""
+
+    scope: Scope
+    turns: list[int]
 
 
 @contextlib.contextmanager
@@ -75,29 +89,35 @@ def following(db: Database, rowids: Iterable[int] = (), places: Iterable[Place] 
     to be put into the set that the `with` yields. One transaction must hold it all.
     """
     changed = set(rowids)
-    affected = set(changed)
-    stood = db.rows(_PLACES, {"rowids": memories.array(changed)}) if changed else []
-    where = [*(Place(*row[1:]) for row in stood), *places]
-    for place in where:
-        affected.update(turn.rowid for side in _neighbours(db, place) for turn in side)
-    before = documents(db, affected)
+    runs = _runs([*_places(db, changed), *places])
+    before = _affected(db, runs, changed)
+    affected = changed | before.keys()
     yield affected
-    after = documents(db, affected)
-    for rowid, document in before.items():
-        if after.get(rowid) != document:
-            db.execute(_DELETE, (rowid, *document))
-    db.execute_many(_INSERT, [(rowid, *document) for rowid, document in after.items() if before.get(rowid) != document])
+    after = _affected(db, runs, affected)
+    _rewrite(db, before, after)
+    led_anew = [rowid for rowid, document in before.items() if rowid in after and after[rowid].lead != document.lead]
+    if led_anew:
+        vector_index.outdate(db, led_anew)
+
+
+def _rewrite(db: Database, before: Mapping[int, Document], after: Mapping[int, Document]) -> None:
+    old = {rowid: document.columns for rowid, document in before.items()}
+    new = {rowid: document.columns for rowid, document in after.items()}
+    if gone := [(rowid, *columns) for rowid, columns in old.items() if new.get(rowid) != columns]:
+        db.execute_many(_DELETE, gone)
+    if come := [(rowid, *columns) for rowid, columns in new.items() if old.get(rowid) != columns]:
+        db.execute_many(_INSERT, come)
 
 
 def documents(db: Database, rowids: Iterable[int]) -> dict[int, Document]:
     """What the index must hold for those of `rowids` that exist."""
-    known: dict[int, scopes.Scope] = {}
-    result = {}
-    for rowid, stored in memories.by_rowids(db, rowids).items():
-        if stored.scope not in known:
-            known[stored.scope] = scopes.of_memory(db, stored.scope)
-        result[rowid] = Document(_own(stored), _ctx(db, stored), known[stored.scope].words(stored.kind))
-    return result
+    chosen = set(rowids)
+    return _affected(db, _runs(_places(db, chosen)), chosen)
+
+
+def own(db: Database, rowids: Iterable[int]) -> dict[int, str]:
+    """The words of memories' own texts, as the index holds them."""
+    return {rowid: _own(stored.role, stored.text, stored.at) for rowid, stored in memories.by_rowids(db, rowids).items()}
 
 
 def rebuild(db: Database) -> int:
@@ -106,7 +126,7 @@ def rebuild(db: Database) -> int:
     written = 0
     for batch in _batches(db):
         found = documents(db, batch)
-        db.execute_many(_INSERT, [(rowid, *document) for rowid, document in found.items()])
+        db.execute_many(_INSERT, [(rowid, *document.columns) for rowid, document in found.items()])
         written += len(found)
     return written
 
@@ -119,7 +139,7 @@ def differs(db: Database) -> bool:
             fresh.script(sql("fts.sql"))
             for batch in _batches(db):
                 found = documents(db, batch)
-                fresh.execute_many(_INSERT, [(rowid, *document) for rowid, document in found.items()])
+                fresh.execute_many(_INSERT, [(rowid, *document.columns) for rowid, document in found.items()])
         with fresh.read():
             pairs = itertools.zip_longest(db.stream(_WORDS), fresh.stream(_WORDS))
             return any(held != expected for held, expected in pairs)
@@ -127,28 +147,85 @@ def differs(db: Database) -> bool:
         fresh.close()
 
 
-def _own(stored: memories.Stored) -> str:
-    said = texts.prepare(f"{texts.speaker(stored.role)} {stored.text}")
-    day = from_ms(stored.at)
-    return f"{said} {day.day} {_MONTHS[day.month - 1]} {day.year}"
+def _places(db: Database, rowids: Iterable[int]) -> list[Place]:
+    chosen = list(rowids)
+    rows = db.rows(_PLACES, {"rowids": memories.array(chosen)}) if chosen else []
+    known = {scope: scopes.of_memory(db, scope) for scope in {row[0] for row in rows}}
+    return [Place(known[scope], turn) for scope, turn in rows]
 
 
-def _ctx(db: Database, stored: memories.Stored) -> str:
-    """The words of a live turn's neighbours.
+def _runs(places: Iterable[Place]) -> list[Run]:
+    """The places in runs that are worth reading at once."""
+    by_scope: dict[Scope, set[int]] = {}
+    for place in places:
+        by_scope.setdefault(place.scope, set()).add(place.turn)
+    runs: list[Run] = []
+    for scope, turns in by_scope.items():
+        previous = None
+        for turn in sorted(turns):
+            if previous is None or turn - previous > _NEAR:
+                runs.append(Run(scope, []))
+            runs[-1].turns.append(turn)
+            previous = turn
+    return runs
+
+
+def _affected(db: Database, runs: Iterable[Run], rowids: Iterable[int]) -> dict[int, Document]:
+    """The documents of the turns that the runs bear on, and of `rowids`."""
+    found: dict[int, Document] = {}
+    for run in runs:
+        found.update(_around(db, run))
+    others = [rowid for rowid in rowids if rowid not in found]
+    known: dict[int, Scope] = {}
+    for rowid, stored in memories.by_rowids(db, others).items() if others else ():
+        if stored.scope not in known:
+            known[stored.scope] = scopes.of_memory(db, stored.scope)
+        # Not a live turn: those all stand in a run.
+        words = known[stored.scope].words(stored.kind)
+        found[rowid] = Document(_own(stored.role, stored.text, stored.at), "", words, 0)
+    return found
+
+
+def _around(db: Database, run: Run) -> dict[int, Document]:
+    """The documents of the live turns at the run's places and up to two beside them."""
+    first, reach = run.turns[0], 2 * NEIGHBOURS
+    before = db.rows(_BEFORE, {"scope": run.scope.id, "first": first, "count": reach})
+    from_first = {"scope": run.scope.id, "first": first, "count": run.turns[-1] - first + 1 + reach}
+    window = [Turn(*row) for row in (*reversed(before), *db.rows(_FROM, from_first))]
+    numbers = [turn.turn for turn in window]
+    near: set[int] = set()
+    for turn in run.turns:
+        # Where the place is or would be: the turn there, if any, and the nearest on both sides.
+        start, end = bisect_left(numbers, turn), bisect_right(numbers, turn)
+        near.update(range(max(0, start - NEIGHBOURS), min(len(window), end + NEIGHBOURS)))
+    words, lent = run.scope.words("turn"), [_lent(turn) for turn in window]
+    found = {}
+    for place in near:
+        shown = window[place]
+        lead = window[place - 1].rowid if place else 0
+        ctx = _ctx(lent, place) if len(shown.text) <= STANDS_ALONE_CHARACTERS else ""
+        found[shown.rowid] = Document(_own(shown.role, shown.text, shown.at), ctx, words, lead)
+    return found
+
+
+def _own(role: str, text: str, at: int) -> str:
+    day = from_ms(at)
+    return f"{texts.prepare(f'{texts.speaker(role)} {text}')} {day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def _ctx(nearby: list[str], place: int) -> str:
+    """The words of a live turn's neighbours, from what each turn of the window lends to those beside it.
 
     The turns after it count once there are two of them, so that a row is rewritten once, not twice, as a conversation grows.
     """
-    if stored.turn is None or stored.ended_at is not None or stored.proposed or len(stored.text) > STANDS_ALONE_CHARACTERS:
-        return ""
-    before, after = _neighbours(db, Place(stored.scope, stored.turn))
-    around = [*reversed(before), *(after if len(after) == NEIGHBOURS else ())]
-    return " ".join(texts.prepare(f"{texts.speaker(turn.role)} {turn.text[:NEIGHBOUR_CHARACTERS]}") for turn in around)
+    before, after = nearby[max(0, place - NEIGHBOURS) : place], nearby[place + 1 : place + 1 + NEIGHBOURS]
+    return " ".join([*before, *(after if len(after) == NEIGHBOURS else ())])
 
 
-def _neighbours(db: Database, place: Place) -> tuple[list[Neighbour], list[Neighbour]]:
-    """The live turns before a place, nearest first, and those after it."""
-    found = db.rows(_AROUND, {"scope": place.scope, "turn": place.turn, "count": NEIGHBOURS})
-    return [Neighbour(*row[1:]) for row in found if not row[0]], [Neighbour(*row[1:]) for row in found if row[0]]
+def _lent(turn: Turn) -> str:
+    """The words that a turn lends to its neighbours: without stopwords, which are half of all and hardly ever searched."""
+    words = texts.prepare(f"{texts.speaker(turn.role)} {turn.text[:NEIGHBOUR_CHARACTERS]}").translate(_APART).split()
+    return " ".join(word for word in words if word.lower() not in texts.STOPWORDS)
 
 
 def _batches(db: Database) -> Iterator[list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sqlmem import arguments
@@ -129,13 +129,20 @@ def add(db: Database, new: NewMemory) -> int:
     """Store a version and return its rowid. The indexes are the caller's to update, in the same transaction."""
     rowid = next_rowid(db)
     stated = None if new.kind == "turn" else digest(new.text)
-    db.execute(_ADD, {**asdict(new), "rowid": rowid, "digest": stated})
+    # Not asdict(): its deep copies would cost as much as SQLite.
+    row = {name: getattr(new, name) for name in NewMemory.__slots__}
+    db.execute(_ADD, {**row, "rowid": rowid, "digest": stated})
     return rowid
 
 
 def next_rowid(db: Database) -> int:
     """The rowid that the next `add()` of this transaction will use."""
-    number: int = db.value(_LAST_ROWID) + 1
+    return count_ever(db) + 1
+
+
+def count_ever(db: Database) -> int:
+    """How many versions were ever stored; at once, however many that is."""
+    number: int = db.value(_LAST_ROWID)
     return number
 
 

@@ -12,6 +12,7 @@ _ADD = "insert into scope (user, session, created_at) values (:user, :session, :
 _BASE = """
 select b.id from scope s join scope b on b.user = s.user and coalesce(b.session, '') = '' where s.id = :id
 """
+_SHARE = "select (select count(*) from scope where user = :user) * 1.0 / count(*) from scope"
 _NEXT_TURN = "select next_turn from scope where id = :id"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
 
@@ -68,3 +69,9 @@ def next_turn(db: Database, scope_id: int) -> int:
 def raise_turn(db: Database, scope_id: int, turn: int) -> None:
     """Note that `turn` is taken, so that it is never given again."""
     db.execute(_RAISE_TURN, {"id": scope_id, "turn": turn})
+
+
+def share(db: Database, user: str) -> float:
+    """Which part of all scopes is this user's, 0..1."""
+    part: float = db.value(_SHARE, {"user": user})
+    return part

@@ -1,34 +1,33 @@
-"""Vectors: int8 codes by memory, and the bit index derived from them.
-
-Codes are the truth that search scores with. The bit index only proposes candidates in large scopes; where sqlite-vec is not
-available it is marked stale and rebuilt by the next open that has it.
-"""
+"""Vectors: int8 codes by memory, one for each of the file's models. They are the truth that search scores with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlmem.db import Database
-from sqlmem.schema import sql
+from sqlmem.store import bit_index
 from sqlmem.store.memories import array
-from sqlmem.store.models import Model, held
+from sqlmem.store.models import Model, every
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Codes = Mapping[str, bytes | None]
-"""A text's code by model name; None where the text has no vector."""
+Codes = Mapping[int, bytes | None]
+"""A text's code by model id; None where the text has no vector."""
 
 # A model that brings no centre gets the mean of the file's first vectors, once there are enough for it to be stable.
 CENTRE_FROM = 256
 
-_SET_BITS = "update model set bits = :bits where id = :id"
 _SET_CENTRE = "update model set centre = :centre where id = :id"
 _WAIT = "insert or ignore into pending (model, memory) values (?, ?)"
+_WAIT_AGAIN = """
+insert into pending (model, memory)
+select :model, rowid from memory where rowid in (select value from json_each(:memories)) and ended_at is null
+"""
 _DONE = "delete from pending where model = :model and memory in (select value from json_each(:memories))"
-_LIVE = "select rowid, ended_at is null and proposed = 0 from memory where rowid in (select value from json_each(:rowids))"
+_WAITING = "select memory from pending where model = :model and memory in (select value from json_each(:memories))"
 
 
 def encode(unit: NDArray[np.float32]) -> list[bytes]:
@@ -42,77 +41,88 @@ def encode(unit: NDArray[np.float32]) -> list[bytes]:
 
 def add(db: Database, codes: Mapping[int, Codes]) -> None:
     """Store the vectors of new memories, given by rowid. A memory without a code for one of the file's models waits for it."""
-    for model in held(db):
-        given = {rowid: held_codes[model.name] for rowid, held_codes in codes.items() if model.name in held_codes}
-        _store(db, model, given)
-        db.execute_many(_WAIT, [(model.id, rowid) for rowid in codes if rowid not in given])
+    models = every(db)
+    for model in models:
+        given = {rowid: held_codes[model.id] for rowid, held_codes in codes.items() if model.id in held_codes}
+        _store(db, model, given, first=True)
+        waiting = [(model.id, rowid) for rowid in codes if rowid not in given]
+        if waiting:
+            db.execute_many(_WAIT, waiting)
+    bit_index.follow(db, models)
 
 
 def of(db: Database, rowid: int) -> Codes:
-    """The codes that a memory has, for a version that has the same text."""
-    found = {model.name: db.row(f"select code from {model.table} where id = ?", (rowid,)) for model in held(db)}
-    return {name: row[0] for name, row in found.items() if row is not None}
+    """The codes of a memory's own text, for a version that has the same."""
+    own = [model for model in every(db) if model.input == "own"]
+    found = {model.id: db.row(f"select code from {model.table} where id = ?", (rowid,)) for model in own}
+    return {id_: row[0] for id_, row in found.items() if row is not None}
 
 
-def settle(db: Database, model: Model, codes: Mapping[int, bytes | None]) -> None:
-    """Store vectors that were pending. Memories that were forgotten meanwhile are passed over."""
-    existing = {row[0] for row in db.rows(_LIVE, {"rowids": array(codes)})}
-    _store(db, model, {rowid: code for rowid, code in codes.items() if rowid in existing})
+def settle(db: Database, model: Model, codes: Codes) -> None:
+    """Store vectors that were pending, given by rowid. Those that were forgotten or came meanwhile are passed over.
+
+    `model` may be as it was before they were computed: it may have got its centre since, or be gone.
+    """
+    models = every(db)
+    now = [one for one in models if (one.id, one.table) == (model.id, model.table)]
+    if not now:
+        return
+    waiting = {row[0] for row in db.rows(_WAITING, {"model": model.id, "memories": array(codes)})}
+    # Changes are noted for all models at once: in the index of another one these memories may be already.
+    _store(db, now[0], {rowid: code for rowid, code in codes.items() if rowid in waiting}, first=len(models) == 1)
     db.execute(_DONE, {"model": model.id, "memories": array(codes)})
+    bit_index.follow(db, models)
 
 
 def remove(db: Database, rowids: Iterable[int]) -> None:
     """Delete the vectors of memories that are about to be deleted."""
-    rowids = list(rowids)
-    for model in held(db):
-        db.execute_many(f"delete from {model.table} where id = ?", [(rowid,) for rowid in rowids])
-        if _bits_writable(db, model):
-            db.execute_many(f"delete from {model.table}_bits where id = ?", [(rowid,) for rowid in rowids])
+    chosen = list(rowids)
+    for model in every(db):
+        _delete(db, model, chosen)
+    bit_index.note(db, chosen, added=False)
 
 
 def end(db: Database, rowid: int) -> None:
-    """Take an ended memory out of the live part of the bit index."""
-    for model in held(db):
-        if _bits_writable(db, model):
-            code = db.value(f"select code from {model.table} where id = ?", (rowid,))
-            if code is not None:
-                # vec0 refuses to update a partition key.
-                db.execute(f"delete from {model.table}_bits where id = ?", (rowid,))
-                _add_bits(db, model, {rowid: code})
+    """Note that a memory ended: bit indexes take it out of their live part, and nothing stands before it any more."""
+    outdate(db, [rowid])
+    bit_index.note(db, [rowid], added=False)
 
 
-def rebuild_bits(db: Database, model: Model) -> None:
-    """Create the bit index of a model again from its codes. Costs about 20 µs a vector. Needs sqlite-vec and a centre."""
-    db.execute(f"drop table if exists {model.table}_bits")
-    db.script(sql("bits.sql").format(table=model.table, bits=_bit_width(model)))
-    after = 0
-    while rows := db.rows(f"select id, code from {model.table} where id > ? order by id limit 1000", (after,)):
-        _add_bits(db, model, {rowid: code for rowid, code in rows if code is not None})
-        after = rows[-1][0]
-    db.execute(_SET_BITS, {"bits": "current", "id": model.id})
+def outdate(db: Database, rowids: Sequence[int]) -> None:
+    """Drop the context vectors of turns that something else stands before now; those that are live wait for new ones."""
+    for model in every(db):
+        if model.input == "context":
+            _delete(db, model, rowids)
+            bit_index.note(db, rowids, added=False)
+            db.execute(_DONE, {"model": model.id, "memories": array(rowids)})
+            db.execute(_WAIT_AGAIN, {"model": model.id, "memories": array(rowids)})
 
 
-def refresh_bits(db: Database) -> None:
-    """Bring every model's bit index up to date, where this machine can: after writes by one that could not, or when due."""
-    for model in held(db):
-        if db.has_vec and model.bits != "current" and model.centre is not None:
-            rebuild_bits(db, model)
+def behind(db: Database) -> list[Model]:
+    """The models whose bit index lacks more than a batch and can be brought up to date here."""
+    if not db.has_vec:
+        return []
+    last = bit_index.newest(db)
+    return [m for m in every(db) if m.centre is not None and last - (m.indexed_to or 0) >= bit_index.LAG]
 
 
-def bits_of(code: bytes, centre: bytes) -> bytes:
-    """The sign bits of (unit vector of `code` - `centre`), padded to whole bytes."""
-    import numpy as np
-
-    vector = np.frombuffer(code, dtype=np.int8).astype(np.float32)
-    unit = vector / np.linalg.norm(vector)
-    return np.packbits(unit > np.frombuffer(centre, dtype="<f4")).tobytes()
+def refresh(db: Database) -> None:
+    """Bring every bit index up to date, where this machine can, after writes by one that could not."""
+    for model in behind(db):
+        bit_index.catch_up(db, model)
 
 
-def _store(db: Database, model: Model, codes: Mapping[int, bytes | None]) -> None:
+def _delete(db: Database, model: Model, rowids: Sequence[int]) -> None:
+    db.execute_many(f"delete from {model.table} where id = ?", [(rowid,) for rowid in rowids])
+    bit_index.remove(db, model, rowids)
+
+
+def _store(db: Database, model: Model, codes: Codes, *, first: bool) -> None:
+    if not codes:
+        return
     db.execute_many(f"insert into {model.table} (id, code) values (?, ?)", codes.items())
-    if _bits_writable(db, model):
-        _add_bits(db, model, {rowid: code for rowid, code in codes.items() if code is not None})
-    elif model.centre is None:
+    bit_index.note(db, [rowid for rowid, code in codes.items() if code is not None], added=first)
+    if model.centre is None:
         _find_centre(db, model)
 
 
@@ -120,30 +130,5 @@ def _find_centre(db: Database, model: Model) -> None:
     codes = [row[0] for row in db.rows(f"select code from {model.table} where code is not null limit ?", (CENTRE_FROM,))]
     if len(codes) < CENTRE_FROM:
         return
-    import numpy as np
-
-    vectors = np.frombuffer(b"".join(codes), dtype=np.int8).reshape(len(codes), model.dim).astype(np.float32)
-    centre = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0).astype("<f4").tobytes()
+    centre = bit_index.units(codes).mean(axis=0).astype("<f4").tobytes()
     db.execute(_SET_CENTRE, {"centre": centre, "id": model.id})
-    refresh_bits(db)
-
-
-def _bits_writable(db: Database, model: Model) -> bool:
-    """Whether the bit index can follow this write; where it cannot, it is marked stale."""
-    if model.bits != "current":
-        return False
-    if not db.has_vec:
-        db.execute(_SET_BITS, {"bits": "stale", "id": model.id})
-        return False
-    return True
-
-
-def _add_bits(db: Database, model: Model, codes: Mapping[int, bytes]) -> None:
-    assert model.centre is not None, "the bit index exists only for a model with a centre"
-    live: dict[int, int] = dict(db.rows(_LIVE, {"rowids": array(codes)}))
-    rows = [(rowid, live[rowid], bits_of(code, model.centre)) for rowid, code in codes.items()]
-    db.execute_many(f"insert into {model.table}_bits (id, live, bit) values (?, ?, vec_bit(?))", rows)
-
-
-def _bit_width(model: Model) -> int:
-    return (model.dim + 7) // 8 * 8

@@ -1,0 +1,131 @@
+"""From a question to the memories that may answer it, each with its relevance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlmem import ranking
+from sqlmem.engine import Engine
+from sqlmem.ranking import Candidate, Space
+from sqlmem.search import keywords
+from sqlmem.search.filters import Condition
+from sqlmem.store import memories
+from sqlmem.store.memories import Stored
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sqlmem.store.models import Model
+
+Strategy = Literal["low_latency", "balanced"]
+STRATEGIES: tuple[Strategy, ...] = ("low_latency", "balanced")
+
+Vectors = Mapping[str, "NDArray[np.float32]"]
+"""A question's unit vector by model name."""
+
+# How much the vector of a turn in its context counts beside the vector of its own text.
+CONTEXT_WEIGHT = 0.35 / 0.65
+
+_RECENT = f"select {memories.OF_M} from memory m"
+
+
+@dataclass(slots=True)
+class Pool:
+    """What the searches proposed. `found_by` holds each one's place by rowid."""
+
+    candidates: list[Candidate]
+    spaces: list[Space]
+    expected: float
+    found_by: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def places(self, rowid: int) -> dict[str, int]:
+        """Which searches found a memory, and at which place."""
+        return {name: ranks[rowid] for name, ranks in self.found_by.items() if rowid in ranks}
+
+
+@dataclass(frozen=True, slots=True)
+class Relevant:
+    """A candidate with its relevance: absolute, joint with the small signals, and stretched to 0..1 over the pool."""
+
+    stored: Stored
+    relevance: float
+    joint: float
+    norm: float
+    found_by: Mapping[str, int]
+
+
+def gather(engine: Engine, query: str, strategy: Strategy, vectors: Vectors, condition: Condition, size: int) -> Pool:
+    """The best `size` of each search. Use it inside a read."""
+    db = engine.db
+    words = [] if strategy == "low_latency" else keywords.terms(db, query)
+    by_word = dict(keywords.search(db, words, condition, engine.frequencies, limit=size))
+    models = [] if engine.encoder is None else [model for model in engine.encoder.serving(db) if model.name in vectors]
+    near = {model.id: _near(engine, model, vectors[model.name], condition, size) for model in models}
+    chosen = by_word.keys() | {rowid for found in near.values() for rowid in found}
+    cosines = {model.id: _with_rest(engine, model, vectors[model.name], near[model.id], chosen) for model in models}
+    candidates = [
+        Candidate(stored, tuple(cosines[model.id].get(rowid) for model in models), by_word.get(rowid, 0.0))
+        for rowid, stored in memories.by_rowids(db, chosen).items()
+    ]
+    found_by = {"keywords": _placed(by_word), **{_search_name(model, models): _placed(near[model.id]) for model in models}}
+    expected = keywords.expected(db, words, engine.frequencies)
+    return Pool(candidates, [_space(model, vectors) for model in models], expected, found_by)
+
+
+def relevant(engine: Engine, query: str, pool: Pool, bonus: Mapping[int, float]) -> dict[int, Relevant]:
+    """The candidates' relevance by rowid; `bonus` is added to the joint score."""
+    known = {c.stored.rowid: engine.traits(c.stored.rowid, c.stored.text) for c in pool.candidates}
+    joint = ranking.joint(query, pool.candidates, pool.spaces, known, expected=pool.expected)
+    joint = {rowid: score + bonus.get(rowid, 0.0) for rowid, score in joint.items()}
+    norm = ranking.normalised(joint)
+    unseen = [c.stored.rowid for c in pool.candidates if not c.seen]
+    shares = keywords.coverage(engine.db, query, unseen, engine.frequencies)
+    found = {}
+    for candidate in pool.candidates:
+        rowid = candidate.stored.rowid
+        absolute = ranking.mean_above(candidate, pool.spaces) if candidate.seen else shares[rowid]
+        bounded = min(1.0, max(0.0, absolute))
+        found[rowid] = Relevant(candidate.stored, bounded, joint[rowid], norm[rowid], pool.places(rowid))
+    return found
+
+
+def newest(engine: Engine, condition: Condition, size: int) -> dict[int, Relevant]:
+    """What a blank question finds: the newest memories, without relevance."""
+    sql = f"{_RECENT} where {condition.sql} order by m.at desc, m.rowid desc limit :limit"
+    rows = engine.db.rows(sql, {**condition.bindings, "limit": size})
+    return {row[0]: Relevant(Stored(*row), 0.0, 0.0, 0.0, {"recency": place}) for place, row in enumerate(rows, 1)}
+
+
+def _near(engine: Engine, model: Model, vector: Any, condition: Condition, size: int) -> dict[int, float]:
+    from sqlmem.search import vectors  # brings numpy, which a keyword-only store does without
+    from sqlmem.search.mirror import Mirrors
+
+    if engine.mirrors is None:
+        engine.mirrors = Mirrors()
+    return dict(vectors.search(engine.db, engine.mirrors, model, vector, condition, limit=size))
+
+
+def _with_rest(engine: Engine, model: Model, vector: Any, near: Mapping[int, float], chosen: set[int]) -> dict[int, float]:
+    """The cosines of all that were chosen, whoever found them."""
+    from sqlmem.search import vectors
+
+    return {**near, **vectors.score(engine.db, model, vector, chosen - near.keys())}
+
+
+def _space(model: Model, vectors: Vectors) -> Space:
+    from sqlmem.search.vectors import anchor
+
+    return Space(anchor(model, vectors[model.name]), 1.0 if model.input == "own" else CONTEXT_WEIGHT)
+
+
+def _search_name(model: Model, models: list[Model]) -> str:
+    """What `found_by` calls the search of this model: "vectors" where there is one alone."""
+    name = "vectors" if model.input == "own" else "context_vectors"
+    return name if len({m.name for m in models}) == 1 else f"{name}:{model.name}"
+
+
+def _placed(found: Mapping[int, float]) -> dict[int, int]:
+    return {rowid: place for place, rowid in enumerate(found, 1)}

@@ -1,0 +1,62 @@
+"""Why a memory is recalled, or what keeps it out."""
+
+from __future__ import annotations
+
+from sqlmem import encoding, recall
+from sqlmem.engine import Engine
+from sqlmem.recall import Question, Ranked
+from sqlmem.records import Explanation
+from sqlmem.search import filters
+from sqlmem.store import memories
+from sqlmem.store.memories import Stored
+
+
+def explain(engine: Engine, asked: Question, id_: object) -> Explanation:
+    """Follow one memory through the whole of recall()."""
+    memories.required(engine.db, id_)
+    encoding.embed_pending(engine.db, engine.encoder, limit=recall.EMBED_FIRST)
+    vectors = recall.encode(engine, asked)
+    bonus = recall.rerank(engine, asked, vectors)
+    with engine.db.read():
+        stored = memories.required(engine.db, id_)
+        ranked = recall.order(engine, asked, vectors, bonus)
+        place = next((place for place, item in enumerate(ranked) if item.stored.rowid == stored.rowid), None)
+        kept_out_by, reason = (
+            _missing(engine, asked, stored, len(ranked)) if place is None else _cut(engine, asked, ranked, place)
+        )
+        return Explanation(
+            id=stored.id,
+            kept_out_by=kept_out_by,
+            reason=reason,
+            rank=None if place is None else place + 1,
+            candidates=len(ranked),
+            scoring=None if place is None else ranked[place].scoring,
+        )
+
+
+def _missing(engine: Engine, asked: Question, stored: Stored, candidates: int) -> tuple[str | None, str]:
+    """Why a memory is no candidate."""
+    test = filters.failing(engine.db, asked.chosen, asked.now, stored.rowid)
+    if test == "state":
+        return test, f"it is {memories.state(stored, asked.now)}, not live"
+    if test == "scope":
+        return test, "it belongs to another user or session than the one asked about"
+    if test is not None:
+        return test, f"it does not pass the filter {test}"
+    return "candidates", f"neither its words nor its vector put it among the {candidates} candidates"
+
+
+def _cut(engine: Engine, asked: Question, ranked: list[Ranked], place: int) -> tuple[str | None, str]:
+    """What cuts a candidate off, if anything."""
+    item, best = ranked[place], ranked[0].score
+    if asked.min_relevance is not None and item.scoring["relevance"] < asked.min_relevance:
+        return "min_relevance", f"its relevance {item.scoring['relevance']:.3f} is below {asked.min_relevance}"
+    kept = recall.cut(asked, ranked)
+    if item not in kept:
+        return "score_gap", f"its score {item.score:.3f} is below {asked.score_gap} of the best, {best:.3f}"
+    if asked.limit is not None and kept.index(item) >= asked.limit:
+        return "limit", f"it is number {kept.index(item) + 1}, and the limit is {asked.limit}"
+    shipped, tokens, _ = recall.within_budget(engine, kept[: asked.limit], asked.token_budget)
+    if item not in shipped:
+        return "token_budget", f"{len(shipped)} better ones take {tokens} of the {asked.token_budget} tokens"
+    return None, f"it is number {kept.index(item) + 1} of {len(ranked)} candidates"
