@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlmem
 from bench.datasets import Conversation, Question
@@ -47,6 +47,9 @@ class Task:
     methods: tuple[str, ...] = ("context", "search")
     keep: str | None = None
     budgets: Mapping[str, int] = field(default_factory=dict)
+    context_vectors: bool = False
+    reranker: str | None = None
+    strategy: Literal["balanced", "low_latency"] = "balanced"
 
 
 @dataclass
@@ -63,10 +66,11 @@ def run_task(task: Task) -> Outcome:
     embedder = load_embedder(task.embedder)
     with tempfile.TemporaryDirectory(prefix="sqlmem-bench-") as scratch:
         folder = Path(task.keep or scratch)
-        stored = store_conversation(task.conversation, embedder, folder, keep=task.keep is not None)
+        keep = task.keep is not None
+        stored = store_conversation(task.conversation, embedder, folder, keep=keep, context_vectors=task.context_vectors)
         answers: dict[str, list[Answer]] = {}
-        with sqlmem.open(stored.path, embedder=embedder) as store:
-            asker = Asker(store, task.conversation.name, stored.refs, cached(embedder))
+        with sqlmem.open(stored.path, embedder=embedder, reranker=task.reranker) as store:
+            asker = Asker(store, task.conversation.name, stored.refs, cached(embedder), task.strategy)
             for question in task.conversation.questions:
                 for clock in task.clocks:
                     now = moment(clock, question, task.conversation)
@@ -107,12 +111,21 @@ class Asker:
     user: str
     refs: Mapping[str, str]
     caches: list[CachedEmbedder]
+    strategy: str = "balanced"
 
     def context(self, question: Question, limit: int | None, tokens: int | None, now: datetime) -> Answer:
         """`context()`, with no recent turns: what is measured is what the question brings up."""
         self._start()
         with Stopwatch() as watch:
-            block = self.store.context(question.text, user=self.user, recent_turns=0, limit=limit, token_budget=tokens, now=now)
+            block = self.store.context(
+                question.text,
+                user=self.user,
+                recent_turns=0,
+                limit=limit,
+                token_budget=tokens,
+                now=now,
+                strategy=self.strategy,
+            )
         shown = [*block.pinned, *block.recent, *block.retrieved]
         return self._answer(question, shown, block.text, block.token_estimate, watch.cost)
 
@@ -120,7 +133,9 @@ class Asker:
         """`search()`: relevance alone."""
         self._start()
         with Stopwatch() as watch:
-            results = self.store.search(question.text, user=self.user, limit=limit, token_budget=tokens, now=now)
+            results = self.store.search(
+                question.text, user=self.user, limit=limit, token_budget=tokens, now=now, strategy=self.strategy
+            )
         text = "\n".join(f"{memory.role}: {memory.text}" for memory in results)
         return self._answer(question, list(results), text, results.token_estimate, watch.cost)
 

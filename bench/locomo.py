@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sqlmem
 from bench.asking import SAME_TOKENS, Outcome, Setting, Task, key, parse_setting, run_task
 from bench.datasets import Conversation, load_audit, load_locomo, load_longmemeval, select
-from bench.embedding import BUNDLED
+from bench.embedding import BUNDLED, KEYWORDS_ONLY
 from bench.peers.environment import VERSIONS, default_cache, run_peer
 from bench.scoring import Answer, Column, Measure, session_gold, sessions_of, turn_gold
 from bench.stores import content_hash
@@ -50,6 +50,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--settings", default=SETTINGS, help=f'items or token budgets, default "{SETTINGS}"')
     parser.add_argument("--methods", default="context,search", help="context, or context,search")
     parser.add_argument("--embedder", action="append", help='model, "none" (keywords) or "a+b" (fused); repeatable')
+    parser.add_argument("--context-vectors", action="store_true", help="a second vector a turn, with the turn before it")
+    parser.add_argument("--reranker", help="folder of a cross-encoder, applied to the best 20")
+    parser.add_argument("--strategy", choices=("balanced", "low_latency"), default="balanced")
     parser.add_argument("--conversations", nargs="*", default=[], help="names, or numbers from 1")
     parser.add_argument("--limit", type=int, help="only the first N questions")
     parser.add_argument("--jobs", type=int, default=1, help="processes; times are only true with 1")
@@ -80,6 +83,9 @@ def run(
         methods=tuple(options.methods.split(",")),
         keep=str(options.keep) if options.keep else None,
         budgets=budgets,
+        context_vectors=options.context_vectors and embedder != KEYWORDS_ONLY,
+        reranker=options.reranker,
+        strategy=options.strategy,
     )
     tasks = [replace(task, conversation=conversation) for conversation in conversations]
     if options.jobs == 1:

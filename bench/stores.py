@@ -66,9 +66,13 @@ def items(conversation: Conversation) -> Iterable[dict[str, Any]]:
         }
 
 
-def store_conversation(conversation: Conversation, embedder: Embedding, folder: Path, *, keep: bool) -> Stored:
+def store_conversation(
+    conversation: Conversation, embedder: Embedding, folder: Path, *, keep: bool, context_vectors: bool = False
+) -> Stored:
     """The conversation in a file in `folder`: the kept one of the same turns, code and model, or a new one."""
     described = describe(embedder)
+    if context_vectors:
+        described += "+context"
     # A user's name may hold anything (LongMemEval's are ids of other data sets); a file's may not.
     slug = re.sub(r"[^\w.-]+", "_", conversation.name)
     path = folder / f"{slug}-{content_hash(conversation, code_hash(), described)}.db"
@@ -84,7 +88,7 @@ def store_conversation(conversation: Conversation, embedder: Embedding, folder: 
         cache.documents.clear()  # another conversation's
     if vectors:
         vectors.load(caches)
-    stored = _store(conversation, embedder, caches, path)
+    stored = _store(conversation, embedder, caches, path, context_vectors)
     if vectors:
         vectors.save(caches)
     saved = {**asdict(stored), "reused": False}
@@ -92,11 +96,14 @@ def store_conversation(conversation: Conversation, embedder: Embedding, folder: 
     return stored
 
 
-def _store(conversation: Conversation, embedder: Embedding, caches: list[CachedEmbedder], path: Path) -> Stored:
+def _store(
+    conversation: Conversation, embedder: Embedding, caches: list[CachedEmbedder], path: Path, context_vectors: bool
+) -> Stored:
     before = sum(cache.new_documents for cache in caches)
     turns = list(items(conversation))
-    with Stopwatch() as watch, sqlmem.open(path, embedder=embedder) as store:
+    with Stopwatch() as watch, sqlmem.open(path, embedder=embedder, context_vectors=context_vectors) as store:
         ids = store.remember_many(turns)
+        store.flush()
     refs = {str(id_): turn.ref for id_, turn in zip(ids, conversation.turns, strict=True)}
     embedded = sum(cache.new_documents for cache in caches) - before
     return Stored(str(path), refs, watch.cost, embedded, path.stat().st_size)

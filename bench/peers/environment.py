@@ -12,6 +12,19 @@ from pathlib import Path
 from typing import Any
 
 VERSIONS = {"vectrixdb": "2.2.0"}
+"""Those that are asked LoCoMo's questions."""
+
+STORES = {
+    **VERSIONS,
+    "chromadb": "1.5.9",
+    "lancedb": "0.40.0",
+    "langgraph-checkpoint-sqlite": "3.1.2",
+    "sqlite-vec": "0.1.9",
+}
+"""Those that are compared as stores of given vectors."""
+
+# Not every system brings numpy; Python's own sqlite3 is in many builds unable to load an extension.
+_BESIDE = {"langgraph-checkpoint-sqlite": ("pysqlite3-binary==0.5.4.post2",), "sqlite-vec": ("apsw==3.54.1.0",)}
 
 
 def default_cache() -> Path:
@@ -22,13 +35,14 @@ def default_cache() -> Path:
 
 def python_of(peer: str, cache: Path) -> Path:
     """The interpreter of the peer's environment, created and filled with pip the first time."""
-    folder = cache / f"{peer}-{VERSIONS[peer]}"
+    folder = cache / f"{peer}-{STORES[peer]}"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     done = folder / "installed"  # written last: an installation that was cut short is begun again
     if not done.exists():
-        print(f"Installing {peer}=={VERSIONS[peer]} into {folder} …", file=sys.stderr)
+        packages = [f"{peer}=={STORES[peer]}", "numpy", *_BESIDE.get(peer, ())]
+        print(f"Installing {' '.join(packages)} into {folder} …", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", f"{peer}=={VERSIONS[peer]}"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
         done.touch()
     return python
 
