@@ -2,8 +2,8 @@
 -- very text it was written with.
 --   own    speaker, text and written-out date of the memory
 --   ctx    the two turns before and after it
---   scope  three words: u<n> for the user's own scope n; s<n> for the memory's scope n; w<n> if it is visible from all
---          sessions of the user (a fact, pin or summary without a session), else p<n>
+--   scope  three words: scopexu<n>x for the user's own scope n; scopexs<n>x for the memory's scope n; scopexw<n>x if it is visible from all
+--          sessions of the user (a fact, pin or summary without a session), else scopexp<n>x
 create virtual table memory_fts using fts5(
     own, ctx, scope,
     content = '',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlmem import ranking
 from sqlmem.engine import Engine
@@ -46,8 +46,7 @@ class Pool:
         return {name: ranks[rowid] for name, ranks in self.found_by.items() if rowid in ranks}
 
 
-@dataclass(frozen=True, slots=True)
-class Relevant:
+class Relevant(NamedTuple):
     """A candidate with its relevance: absolute, joint with the small signals, and stretched to 0..1 over the pool."""
 
     stored: Stored

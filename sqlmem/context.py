@@ -17,8 +17,8 @@ from sqlmem.search.filters import Filter
 from sqlmem.store import memories, scopes
 from sqlmem.store.memories import Stored
 
-# The kind is spelt out, so that SQLite sees that the index of pins will do.
-_PINS = f"select {memories.OF_M} from memory m where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid"
+# Pins are few: their own index is read, whatever the scope.
+_PINS = f"select {memories.OF_M} from memory m indexed by memory_pin where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid"
 # A memory whose best passages do not fit is passed over; after so many in a row what is left of the budget is too little.
 FAILURES = 24
 # No more memories are taken apart than could be printed in a budget, counted by their number and by their text.
@@ -63,13 +63,10 @@ def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
 
 def _fill(engine: Engine, draft: Draft, asked: Question, ranked: Sequence[Ranked]) -> None:
     """Print the relevant memories: whole where there is room for all, else those passages that are worth the most."""
-    for item in ranked:
-        if not draft.show(item, item.stored.text) and draft.budget is not None and asked.query:
-            break
-    else:
+    if draft.budget is None or not asked.query or _fit_whole(draft, ranked):
+        for item in ranked:
+            draft.show(item, item.stored.text)
         return
-    draft.clear()
-    assert draft.budget is not None, "without a budget everything fits"
     kept: dict[int, set[int]] = {}
     refused: set[int] = set()
     failures = 0
@@ -87,6 +84,20 @@ def _fill(engine: Engine, draft: Draft, asked: Question, ranked: Sequence[Ranked
             return
         if rowid not in kept:
             refused.add(rowid)
+
+
+def _fit_whole(draft: Draft, ranked: Sequence[Ranked]) -> bool:
+    """Whether there is room for all of the memories; tried only as long as their texts alone do not show the contrary."""
+    assert draft.budget is not None, "without a budget everything fits"
+    total, empty = 0, draft.count("")
+    for item in ranked:
+        # Without what the counter adds to every text, and the token that a seam may save.
+        total += max(0, draft.count(item.stored.text) - empty - 1)
+        if total > draft.budget:
+            return False
+    whole = all(draft.show(item, item.stored.text) for item in ranked)
+    draft.clear()
+    return whole
 
 
 def _steps(engine: Engine, budget: int, asked: Question, ranked: Sequence[Ranked]) -> list[tuple[Ranked, Passages, Step]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlmem.clock import from_ms
 from sqlmem.recall import Ranked
 from sqlmem.store.memories import Stored
-from sqlmem.tokens import TokenCounter
+from sqlmem.tokens import CHARACTERS_A_TOKEN, TokenCounter, estimate
 
 PINNED = "Pinned facts:"
 RECENT = "Recent conversation:"
@@ -37,7 +37,8 @@ class Draft:
     """A block in the making, which knows how much room is left.
 
     Token counts do not add up: a whole text may have fewer tokens than its lines. So the lines' counts are added up, one more
-    for each seam; only where that sum reaches the budget is the whole text counted.
+    for each seam; only where that sum reaches the budget is the whole text counted. The default counter counts characters,
+    whose sums are exact: there the room is measured in those.
     """
 
     count: TokenCounter
@@ -45,12 +46,19 @@ class Draft:
     pins: list[Stored]
     recent: list[Stored] = field(default_factory=list)
     relevant: dict[int, Shown] = field(default_factory=dict)
+    _room: int = 0
+    _measure: TokenCounter = len
+    _adds_up: bool = False
     _at_most: int = 0
     _exact: bool = True
     _days: Counter[Day | None] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._at_most = self.count(self.text())
+        if self.budget is not None:
+            self._adds_up = self.count is estimate
+            self._room = self.budget * (CHARACTERS_A_TOKEN if self._adds_up else 1)
+            self._measure = len if self._adds_up else self.count
+            self._at_most = self._start()
 
     def fits(self) -> bool:
         """Whether the whole text is within the budget."""
@@ -58,8 +66,7 @@ class Draft:
 
     def add_recent(self, turn: Stored) -> bool:
         """Put a turn before the recent ones if it fits."""
-        added = [line(turn, turn.text)] if self.recent else [f"\n\n{RECENT}\n", line(turn, turn.text)]
-        tokens = self._tokens(added)
+        tokens = self._tokens([line(turn, turn.text), *([] if self.recent else self._heading(RECENT))])
         if not self._may_fit(tokens):
             return False
         self.recent.insert(0, turn)
@@ -75,9 +82,9 @@ class Draft:
         own = self._tokens([line(item.stored, text)])
         tokens = own - (0 if before is None else before.tokens)
         if day is not None and not self._days[day]:
-            tokens += self._tokens([f"{day[1]}:\n"])
+            tokens += self._tokens([f"{day[1]}:"])
         if not self.relevant:
-            tokens += self._tokens([f"\n\n{RELEVANT}\n"])
+            tokens += self._tokens(self._heading(RELEVANT))
         if not self._may_fit(tokens):
             return False
         self._put(item.stored.rowid, Shown(item, text, day, own))
@@ -90,7 +97,7 @@ class Draft:
         """Take all relevant memories out again."""
         self.relevant.clear()
         self._days.clear()
-        self._at_most, self._exact = self.count(self.text()), True
+        self._at_most, self._exact = self._start(), True
 
     def trim(self, order: Iterable[int]) -> None:
         """Drop relevant memories, the last of `order` first, then the oldest turns, until the whole text fits.
@@ -117,8 +124,16 @@ class Draft:
         ]
         return "\n\n".join("\n".join([heading, *lines]) for heading, lines in sections if lines)
 
+    def _start(self) -> int:
+        text = self.text()
+        # Each part is counted with the line break before it, which the first one has not.
+        return -1 if self._adds_up and not text else self._measure(text)
+
+    def _heading(self, heading: str) -> list[str]:
+        return [f"\n{heading}" if self.pins or self.recent or self.relevant else heading]
+
     def _tokens(self, parts: Iterable[str]) -> int:
-        return 0 if self.budget is None else sum(self.count(part) + 1 for part in parts)
+        return 0 if self.budget is None else sum(self._measure(part) + 1 for part in parts)
 
     def _put(self, rowid: int, shown: Shown | None) -> None:
         before = self.relevant.pop(rowid, None)
@@ -129,22 +144,24 @@ class Draft:
             self._days[shown.day] += 1
 
     def _may_fit(self, tokens: int) -> bool:
-        if self.budget is None or self._at_most + tokens <= self.budget:
+        if self.budget is None or self._at_most + tokens <= self._room:
             return True
+        if self._adds_up:
+            return False
         if not self._exact:
-            self._at_most, self._exact = self.count(self.text()), True
+            self._at_most, self._exact = self._measure(self.text()), True
         # Joining up to three parts to a text saves what the counter adds to every text, and maybe a token at each seam.
-        return self._at_most + tokens - 3 * (self.count("") + 2) <= self.budget
+        return self._at_most + tokens - 3 * (self._measure("") + 2) <= self._room
 
     def _settled(self, tokens: int) -> bool:
         """Whether the block, in which `tokens` more are printed, is within the budget."""
         if self.budget is None:
             return True
         at_most = self._at_most + tokens
-        exact = at_most > self.budget
+        exact = at_most > self._room
         if exact:
-            at_most = self.count(self.text())
-        if at_most > self.budget:
+            at_most = self._measure(self.text())
+        if at_most > self._room:
             return False
         self._at_most, self._exact = at_most, exact
         return True

@@ -49,8 +49,8 @@ def _missing(engine: Engine, asked: Question, stored: Stored, candidates: int) -
 def _cut(engine: Engine, asked: Question, ranked: list[Ranked], place: int) -> tuple[str | None, str]:
     """What cuts a candidate off, if anything."""
     item, best = ranked[place], ranked[0].score
-    if asked.min_relevance is not None and item.scoring["relevance"] < asked.min_relevance:
-        return "min_relevance", f"its relevance {item.scoring['relevance']:.3f} is below {asked.min_relevance}"
+    if asked.min_relevance is not None and item.relevant.relevance < asked.min_relevance:
+        return "min_relevance", f"its relevance {item.relevant.relevance:.3f} is below {asked.min_relevance}"
     kept = recall.cut(asked, ranked)
     if item not in kept:
         return "score_gap", f"its score {item.score:.3f} is below {asked.score_gap} of the best, {best:.3f}"

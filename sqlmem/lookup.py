@@ -112,6 +112,7 @@ def _model_info(engine: Engine, model: models.Model) -> ModelInfo:
         vectors=engine.db.value(f"select count(code) from {model.table}"),
         pending=engine.db.value("select count(*) from pending where model = ?", (model.id,)),
         bits=bit_index.state(engine.db, model),
+        input=model.input,
     )
 
 

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlmem import text as texts
 from sqlmem.clock import from_ms
@@ -39,6 +40,7 @@ DATE_BONUS = 0.2
 # A text that says when something was tells an event, which is what most questions are about.
 TIME_BONUS = 0.05
 
+# Codes of 8 bits tell cosines apart to about this much: below it a difference is rounding.
 _ROUNDING = 1e-3
 
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -59,16 +61,14 @@ _SPANS = frozenset("night week weekend month year summer winter spring fall autu
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """A kind of vectors that a question is compared in: the cosine that it has with ordinary text, and what it counts."""
 
     anchor: float
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A memory that a search proposed: its cosine in each space (None without a vector) and bm25 (0 if no word matched)."""
 
     stored: Stored
@@ -78,7 +78,7 @@ class Candidate:
     @property
     def seen(self) -> bool:
         """Whether it has a vector at all."""
-        return any(cosine is not None for cosine in self.cosines)
+        return self.cosines.count(None) < len(self.cosines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +149,6 @@ def normalised(scores: Mapping[int, float]) -> dict[int, float]:
         return dict.fromkeys(scores, 1.0)
     floor = 0.0 if most > 0 else least
     return {rowid: max(0.0, score - floor) / (most - floor) for rowid, score in scores.items()}
-
-
-def above(anchor: float, cosine: float, most: float) -> float:
-    """Where `cosine` stands between `anchor` (0) and `most` (1); 0 if there is nothing between the two.
-
-    Codes of 8 bits tell cosines apart to about a thousandth: below that a difference is rounding.
-    """
-    return (cosine - anchor) / (most - anchor) if most - anchor > _ROUNDING else 0.0
 
 
 def recency(at: int, now: int, half_life_ms: float) -> float:
@@ -242,11 +234,14 @@ def _neighbours(candidates: Sequence[Candidate], base: Mapping[int, float], know
 
 
 def _mean(candidate: Candidate, spaces: Sequence[Space], most: Sequence[float]) -> float:
+    """Where the candidate stands between each space's anchor (0) and `most` (1), by the spaces' weights."""
     total = weights = 0.0
-    for space, cosine, top in zip(spaces, candidate.cosines, most, strict=True):
+    for place, cosine in enumerate(candidate.cosines):
         if cosine is not None:
-            total += space.weight * above(space.anchor, cosine, top)
-            weights += space.weight
+            anchor, weight = spaces[place]
+            reach = most[place] - anchor
+            total += weight * (cosine - anchor) / reach if reach > _ROUNDING else 0.0
+            weights += weight
     return total / weights if weights else 0.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmem import arguments, candidates, encoding, ranking, reranking
 from sqlmem import text as texts
@@ -51,18 +51,30 @@ class Question:
     strategy: Strategy
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A memory and its scores, as shown in `Memory.scoring`."""
+class Ranked(NamedTuple):
+    """A memory in its place: its relevance, and what time and grades add to that."""
 
-    stored: Stored
-    scoring: Mapping[str, Any]
+    score: float
+    relevant: Relevant
+    recency: float
+    feedback: float
 
     @property
-    def score(self) -> float:
-        """The final score."""
-        score: float = self.scoring["score"]
-        return score
+    def stored(self) -> Stored:
+        """The memory."""
+        return self.relevant.stored
+
+    @property
+    def scoring(self) -> Mapping[str, Any]:
+        """The parts of the score, as shown in `Memory.scoring`."""
+        return {
+            "relevance": self.relevant.relevance,
+            "relevance_norm": self.relevant.norm,
+            "recency": self.recency,
+            "feedback": self.feedback,
+            "score": self.score,
+            "found_by": dict(self.relevant.found_by),
+        }
 
 
 def question(
@@ -158,7 +170,7 @@ def order(
 def cut(asked: Question, ranked: list[Ranked]) -> list[Ranked]:
     """What `min_relevance` and `score_gap` leave."""
     if asked.min_relevance is not None:
-        ranked = [item for item in ranked if item.scoring["relevance"] >= asked.min_relevance]
+        ranked = [item for item in ranked if item.relevant.relevance >= asked.min_relevance]
     if asked.score_gap is not None and ranked and ranked[0].score > 0:
         floor = ranked[0].score * asked.score_gap
         ranked = ranked[:1] + [item for item in ranked[1:] if item.score >= floor]
@@ -203,16 +215,7 @@ def _blend(asked: Question, item: Relevant, feedback: float) -> Ranked:
     new = ranking.recency(item.stored.at, asked.now, asked.half_life_days * DAY_MS)
     # A blank question asks for what is new, whatever it says.
     gain = asked.recency_weight * new * (item.norm**asked.recency_gate if asked.query else 1.0)
-    score = item.norm + gain + asked.feedback_weight * feedback
-    scoring = {
-        "relevance": item.relevance,
-        "relevance_norm": item.norm,
-        "recency": new,
-        "feedback": feedback,
-        "score": score,
-        "found_by": dict(item.found_by),
-    }
-    return Ranked(item.stored, scoring)
+    return Ranked(item.norm + gain + asked.feedback_weight * feedback, item, new, feedback)
 
 
 def _strategy(engine: Engine, strategy: object) -> Strategy:

@@ -189,13 +189,17 @@ class Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """A model whose vectors the file holds. `pending` memories still wait for theirs."""
+    """Vectors of a model that the file holds: of each memory's `own` text, or of turns in their `context`.
+
+    `pending` memories still wait for theirs.
+    """
 
     name: str
     dim: int
     vectors: int
     pending: int
     bits: str
+    input: str = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from sqlmem.errors import CallbackError
 
 TokenCounter = Callable[[str], int]
+CHARACTERS_A_TOKEN = 4
 
 
 def estimate(text: str) -> int:
     """Tokens of `text` at four characters each, rounded up: 0 for "", at least 1 otherwise."""
-    return (len(text) + 3) // 4
+    return -(-len(text) // CHARACTERS_A_TOKEN)
 
 
 def checked(counter: TokenCounter) -> TokenCounter:

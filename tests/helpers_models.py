@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,18 @@ def found_by(store: sqlmem.MemoryStore, query: str, **options: Any) -> dict[str,
     """Which searches found each of the recalled texts."""
     found = store.recall(query, **{"limit": 100, **options})
     return {memory.text: set((memory.scoring or {})["found_by"]) for memory in found}
+
+
+def fill(path: Path, count: int = 600, embedder: Any = "hash-64") -> Path:
+    """Put `count` turns, a fact of two versions and a text without a vector into the file: `count` + 3 memories."""
+    with sqlmem.open(path, embedder=embedder) as store:
+        store.remember_many([{"text": f"number {number}", "id": f"m{number}", "session": "s"} for number in range(count)])
+        fact = store.remember("Ana drinks tea", kind="fact")
+        store.correct(fact, "Ana drinks rum")
+        store.remember("!!!")
+    return path
+
+
+def held(store: sqlmem.MemoryStore) -> list[tuple[str, int, int]]:
+    """Name, vectors and waiting memories of the file's models."""
+    return [(model.name, model.vectors, model.pending) for model in store.stats().models]

@@ -69,7 +69,7 @@ def test_cosines_are_those_of_what_the_bits_stand_for(dim: int, block: int, monk
     assert found == pytest.approx(stand_for @ query / lengths, abs=0.01)
 
 
-def test_five_bits_of_the_question_are_nearly_all_of_it() -> None:
+def test_a_few_bits_of_the_question_are_nearly_all_of_it() -> None:
     units, query, centre = random(500, 384), random(1, 384, seed=2)[0], random(1, 384, seed=3)[0] / 2
     signs, large = map(bits.words, bit_index.planes(units, centre.astype("<f4").tobytes()))
     found = bits.cosines(signs, large, bits.norms(signs, large, centre), query, centre)
@@ -285,6 +285,22 @@ def test_a_mirror_follows(
     assert_sound(store)
 
 
+def test_a_mirror_takes_in_order_what_comes_out_of_order(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "chat.db", embedder=Centred())
+    store.remember("first")
+    with sqlmem.open(tmp_path / "chat.db", embedder=False) as other:
+        other.remember_many(["waits", "waits too"])
+    store.remember("younger")
+    db, mirrors = store._engine.db, Mirrors()
+    for rowids in ([1, 4], [1, 2, 3, 4]):
+        with db.read():
+            mirror = mirrors.of(db, the_model(store))
+            assert list(held(mirror)) == rowids
+            assert_mirrors(mirror, db, the_model(store))
+            assert sorted(mirror.nearest(random(1, 16)[0], among=np.array([3, 4]))) == [row for row in rowids if row > 2]
+        store.flush()
+
+
 def test_a_mirror_forgets_what_ended_once_it_is_much(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bit_index, "LAG", 3)
     store = open_store(embedder=Centred())
@@ -300,14 +316,12 @@ def test_a_mirror_forgets_what_ended_once_it_is_much(open_store: OpenStore, monk
 
 # -- what the file holds ----------------------------------------------------------------------------------------------
 
-DAMAGE = {
-    "lacks one": "delete from {table} where id = 7",
-    "has one too many": "insert into {table} (id, live, bit, fine) values (999, 1, vec_bit(x'0102'), vec_bit(x'0304'))",
-    "has wrong signs": "update {table} set bit = vec_bit(x'ffff') where id = 7",
-    "has wrong sizes": "update {table} set fine = vec_bit(x'ffff') where id = 7",
-    "takes what ended for live": (
-        "insert into {table} (id, live, bit, fine) select 20, 1, bit, fine from {table} where id = 21"
-    ),
+Entry = tuple[int, bytes, bytes]
+DAMAGE: dict[str, Callable[[Entry], Entry | None]] = {
+    "lacks one": lambda entry: None,
+    "has other signs": lambda entry: (entry[0], bytes(255 - byte for byte in entry[1]), entry[2]),
+    "has other sizes": lambda entry: (entry[0], entry[1], bytes(255 - byte for byte in entry[2])),
+    "takes what ended for live": lambda entry: (1, *entry[1:]),
 }
 
 
@@ -316,16 +330,18 @@ DAMAGE = {
 def test_the_check_finds_a_damaged_index(open_store: OpenStore, name: str) -> None:
     store = open_store(embedder=Centred())
     ids = store.remember_many([{"text": f"number {number}", "kind": "fact"} for number in range(300)])
-    store.correct(ids[19], "another number")
+    store.correct(ids[0], "another number")
     store.rebuild()
     assert_sound(store)
     db = store._engine.db
     with db.write():
-        if name.startswith("takes"):
-            db.execute("delete from vector_centred_bits where id = 20")
-        db.execute(DAMAGE[name].format(table="vector_centred_bits"))
-    problem = "the bit index of centred does not match its vectors; rebuild() repairs it"
-    assert store.check().problems == (problem,)
+        ((live, bit, fine),) = db.rows("select live, bit, fine from vector_centred_bits where id = 1")
+        damaged = DAMAGE[name]((live, bytes(bit), bytes(fine)))
+        db.execute("delete from vector_centred_bits where id = 1")
+        if damaged is not None:
+            values = "(1, ?, vec_bit(?), vec_bit(?))"
+            db.execute(f"insert into vector_centred_bits (id, live, bit, fine) values {values}", damaged)
+    assert store.check().problems == ("the bit index of centred does not match its vectors; rebuild() repairs it",)
     store.rebuild()
     assert_sound(store)
 

@@ -69,7 +69,7 @@ FOUND: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
     ({}, [("forgotten", 1, "2025-03-03T08:30:00.250Z")]),
     ({"user": "", "session": "s"}, [
         ("turn-0", "Shall we meet in Lisbon?"), ("turn-2", "部署 is done 🍕"), (ANY, "Yes, at the harbour.")]),
-    ({}, [("2025", 18), ("march", 18), ("u1", 17)]),
+    ({}, [("2025", 18), ("march", 18), ("scopexu1x", 17)]),
     ({}, [("hash-16", "own", 16, "vector_hash_16", 1)]),
     ({}, [("vector_hash_16", None)]),
 ]  # fmt: skip
@@ -176,9 +176,9 @@ def test_scope_words_are_as_described(tmp_path: Path) -> None:
             words.setdefault(doc, set()).add(term)
     ana, anas, ben, bens = (scopes[key] for key in (("ana", None), ("ana", "s"), ("ben", None), ("ben", "s")))
     assert words == {
-        1: {f"u{ana}", f"s{ana}", f"w{ana}"},
-        2: {f"u{ana}", f"s{anas}", f"p{ana}"},
-        3: {f"u{ben}", f"s{bens}", f"p{ben}"},
+        1: {f"scopexu{ana}x", f"scopexs{ana}x", f"scopexw{ana}x"},
+        2: {f"scopexu{ana}x", f"scopexs{anas}x", f"scopexp{ana}x"},
+        3: {f"scopexu{ben}x", f"scopexs{bens}x", f"scopexp{ben}x"},
     }
 
 

@@ -1,4 +1,4 @@
-"""Compute a bundled model's centre and write it into its manifest.
+"""Compute a model's centre and write it into its manifest.
 
     python tools/compute_centre.py [--sample FILE] [--check] [name]
 
@@ -53,12 +53,13 @@ def with_centre(manifest: str, centre: NDArray[np.float64]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compute a bundled model's centre.")
-    parser.add_argument("name", nargs="?", default="e5-small-v2", help="folder under sqlmem/models")
+    parser = argparse.ArgumentParser(description="Compute a model's centre.")
+    parser.add_argument("name", nargs="?", default="e5-small-v2", help="folder under sqlmem/models or tools/models")
     parser.add_argument("--sample", type=Path, default=SAMPLE, help="JSON with turns: role, text")
     parser.add_argument("--check", action="store_true", help="write nothing; say how near the manifest's centre is")
     options = parser.parse_args()
-    path = ROOT / "sqlmem" / "models" / options.name / "manifest.json"
+    folders = [ROOT / "sqlmem" / "models", ROOT / "tools" / "models"]
+    path = next(folder / options.name / "manifest.json" for folder in folders if (folder / options.name).is_dir())
     centre = centre_of(load(options.name), options.sample)
     text = path.read_text(encoding="utf-8")
     old = json.loads(text).get("centre")

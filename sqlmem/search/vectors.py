@@ -29,7 +29,8 @@ select m.rowid, v.code from memory m join {table} v on v.id = m.rowid where {con
 """
 _SCOPE_ROWS = "select count(*) from (select 1 from memory m where {scope} and m.ended_at is null limit :most)"
 _ROWIDS = "select group_concat(rowid) from (select m.rowid from memory m where {condition})"
-_PASSING = "select m.rowid from memory m where {condition} and m.rowid in (select value from json_each(:some))"
+# A cross join keeps SQLite from reading the whole scope by its index.
+_PASSING = "select m.rowid from json_each(:some) s cross join memory m on m.rowid = s.value where {condition}"
 _OF = "select id, code from {table} where id in (select value from json_each(:some)) and code is not null"
 _PROPOSE = "select id from {table}_bits where live = 1 and bit match vec_bit(:bits) and k = :k"
 
@@ -55,9 +56,7 @@ def search(
 
 def score(db: Database, model: Model, query: NDArray[np.float32], rowids: Iterable[int]) -> dict[int, float]:
     """The cosines of these memories, without those that have no vector."""
-    sql = _OF.format(table=model.table)
-    chosen = list(rowids)
-    return dict(_best(db, sql, {"some": array(chosen)}, query, len(chosen)))
+    return dict(_cosines(db.rows(_OF.format(table=model.table), {"some": array(rowids)}), query))
 
 
 def anchor(model: Model, query: NDArray[np.float32]) -> float:

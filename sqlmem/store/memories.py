@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmem import arguments
 from sqlmem.clock import from_ms
@@ -33,8 +33,7 @@ class NewMemory:
     version: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A version as it lies in the file."""
 
     rowid: int

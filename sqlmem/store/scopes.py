@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlmem.db import Database
 from sqlmem.records import Kind
@@ -15,6 +16,11 @@ select b.id from scope s join scope b on b.user = s.user and coalesce(b.session,
 _SHARE = "select (select count(*) from scope where user = :user) * 1.0 / count(*) from scope"
 _NEXT_TURN = "select next_turn from scope where id = :id"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
+
+
+def word(letter: Literal["u", "s", "w", "p"], id_: int) -> str:
+    """A word of the keyword index's scope column, spelt as no text is, so that a question's words cannot mean it."""
+    return f"scopex{letter}{id_}x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Scope:
         Always three, so that none is held for longer than another by its words.
         """
         wide = kind != "turn" and self.id == self.base
-        return f"u{self.base} s{self.id} {'w' if wide else 'p'}{self.base}"
+        return f"{word('u', self.base)} {word('s', self.id)} {word('w' if wide else 'p', self.base)}"
 
 
 def find(db: Database, user: str, session: str | None) -> Scope | None:
