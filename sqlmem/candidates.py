@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlmem import ranking
+from sqlmem.encoding import Encoder
 from sqlmem.engine import Engine
 from sqlmem.ranking import Candidate, Space
 from sqlmem.search import keywords
@@ -25,6 +26,15 @@ STRATEGIES: tuple[Strategy, ...] = ("low_latency", "balanced")
 
 Vectors = Mapping[str, "NDArray[np.float32]"]
 """A question's unit vector by model name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A question's vectors, and what made them."""
+
+    encoder: Encoder | None
+    vectors: Vectors
+
 
 # How much the vector of a turn in its context counts beside the vector of its own text.
 CONTEXT_WEIGHT = 0.35 / 0.65
@@ -56,12 +66,12 @@ class Relevant(NamedTuple):
     found_by: Mapping[str, int]
 
 
-def gather(engine: Engine, query: str, strategy: Strategy, vectors: Vectors, condition: Condition, size: int) -> Pool:
+def gather(engine: Engine, query: str, strategy: Strategy, encoded: Encoded, condition: Condition, size: int) -> Pool:
     """The best `size` of each search. Use it inside a read."""
-    db = engine.db
+    db, vectors = engine.db, encoded.vectors
     words = [] if strategy == "low_latency" else keywords.terms(db, query)
-    by_word = dict(keywords.search(db, words, condition, engine.frequencies, limit=size))
-    models = [] if engine.encoder is None else [model for model in engine.encoder.serving(db) if model.name in vectors]
+    models = [] if encoded.encoder is None else [model for model in encoded.encoder.serving(db) if model.name in vectors]
+    by_word = dict(keywords.search(db, words, condition, engine.frequencies, limit=size, alone=not models))
     near = {model.id: _near(engine, model, vectors[model.name], condition, size) for model in models}
     chosen = by_word.keys() | {rowid for found in near.values() for rowid in found}
     cosines = {model.id: _with_rest(engine, model, vectors[model.name], near[model.id], chosen) for model in models}

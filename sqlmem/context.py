@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlmem import encoding, excerpts
+from sqlmem import excerpts
 from sqlmem import recall as recalling
+from sqlmem.candidates import Encoded
 from sqlmem.draft import Draft
 from sqlmem.engine import Engine
 from sqlmem.excerpts import Passages, Step
@@ -18,7 +19,10 @@ from sqlmem.store import memories, scopes
 from sqlmem.store.memories import Stored
 
 # Pins are few: their own index is read, whatever the scope.
-_PINS = f"select {memories.OF_M} from memory m indexed by memory_pin where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid"
+_PINS = f"""
+select {memories.OF_M} from memory m indexed by memory_pin
+ where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid
+"""
 # A memory whose best passages do not fit is passed over; after so many in a row what is left of the budget is too little.
 FAILURES = 24
 # No more memories are taken apart than could be printed in a budget, counted by their number and by their text.
@@ -28,18 +32,16 @@ TAKEN_APART = 8
 
 def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
     """Pins, then recent turns, then what is relevant, as far as the budget goes."""
-    encoding.embed_pending(engine.db, engine.encoder, limit=recalling.EMBED_FIRST)
-    vectors = recalling.encode(engine, asked)
-    bonus = recalling.rerank(engine, asked, vectors)
     most = recalling.POOL if asked.limit is None and asked.token_budget is None else asked.limit
-    with engine.db.read():
+
+    def answer(encoded: Encoded, bonus: Mapping[int, float]) -> ContextBlock:
         pins = _pins(engine, asked)
         draft = Draft(engine.options.token_counter, asked.token_budget, pins)
         over = not draft.fits()
         turns = _last_turns(engine, asked, recent_turns)
         _add_recent(draft, turns)
         shown = {item.rowid for item in (*draft.pins, *draft.recent)}
-        ranked = recalling.rank(engine, asked, vectors, bonus, exclude=shown)[:most]
+        ranked = recalling.rank(engine, asked, encoded, bonus, exclude=shown)[:most]
         _fill(engine, draft, asked, ranked)
         draft.trim(item.stored.rowid for item in ranked)
         wanted = {turn.rowid for turn in turns} | {item.stored.rowid for item in ranked}
@@ -60,6 +62,8 @@ def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
             cut_count=cut,
         )
 
+    return recalling.answered(engine, asked, answer)
+
 
 def _fill(engine: Engine, draft: Draft, asked: Question, ranked: Sequence[Ranked]) -> None:
     """Print the relevant memories: whole where there is room for all, else those passages that are worth the most."""
@@ -67,6 +71,21 @@ def _fill(engine: Engine, draft: Draft, asked: Question, ranked: Sequence[Ranked
         for item in ranked:
             draft.show(item, item.stored.text)
         return
+    _compete(engine, draft, asked, ranked)
+    failures = 0
+    for item in ranked:
+        # What was not taken apart, or is nearly all there, may fit whole into what is left.
+        shown = draft.relevant.get(item.stored.rowid)
+        if shown is not None and shown.text == item.stored.text:
+            continue
+        failures = 0 if draft.show(item, item.stored.text) else failures + 1
+        if failures == FAILURES:
+            return
+
+
+def _compete(engine: Engine, draft: Draft, asked: Question, ranked: Sequence[Ranked]) -> None:
+    """Print the best passages of the best memories, as far as the budget goes."""
+    assert draft.budget is not None, "without a budget everything fits"
     kept: dict[int, set[int]] = {}
     refused: set[int] = set()
     failures = 0
@@ -103,18 +122,20 @@ def _fit_whole(draft: Draft, ranked: Sequence[Ranked]) -> bool:
 def _steps(engine: Engine, budget: int, asked: Question, ranked: Sequence[Ranked]) -> list[tuple[Ranked, Passages, Step]]:
     """What may be printed, the best first: passages of the best memories, by their own worth and by that of the memory."""
     shares = keywords.weights(engine.db, asked.query, engine.frequencies)
-    found: list[tuple[float, int, Step]] = []
+    found: list[tuple[float, int, int, Step]] = []
     read: list[Passages] = []
     characters = 0
     for place, item in enumerate(ranked[: max(1, budget // TOKENS_A_MEMORY)]):
         read.append(engine.reader.read(item.stored.rowid, item.stored.text))
         standing = excerpts.standing(item.score, ranked[0].score, place)
-        found += [(-standing - step.value, place, step) for step in excerpts.steps(read[-1], shares)]
+        # Of equal steps the earlier one of a memory first: it begins with the one that makes an excerpt long enough.
+        steps = enumerate(excerpts.steps(read[-1], shares))
+        found += [(-standing - step.value, place, number, step) for number, step in steps]
         characters += len(item.stored.text)
         if characters > TAKEN_APART * 4 * budget:
             break
-    found.sort(key=lambda entry: (*entry[:2], entry[2].passages))
-    return [(ranked[place], read[place], step) for _, place, step in found]
+    found.sort(key=lambda entry: entry[:3])
+    return [(ranked[place], read[place], step) for _, place, _, step in found]
 
 
 def _retrieved(engine: Engine, draft: Draft, ranked: Sequence[Ranked], now: int) -> list[Memory]:

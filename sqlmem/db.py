@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -47,7 +46,8 @@ class Database:
         self._lock = threading.RLock()
         self._connection: apsw.Connection | None = None
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
-        with self._translated():
+        self._writing = False
+        with self._translating():
             self._connection = _connect(path, read_only=read_only, create=create)
             _set_pragmas(self._connection, full=full)
         self.has_vec = _load_vec(self._connection)
@@ -56,13 +56,19 @@ class Database:
 
     def rows(self, sql: str, bindings: Bindings = ()) -> list[Row]:
         """All rows of one statement."""
-        with self._lock, self._translated():
-            return list(self._open().execute(sql, bindings))
+        with self._lock:
+            try:
+                return list(self._open().execute(sql, bindings))
+            except apsw.Error as error:
+                raise self._translated(error) from error
 
     def row(self, sql: str, bindings: Bindings = ()) -> Row | None:
         """The first row of one statement, or None."""
-        with self._lock, self._translated():
-            found: Row | None = self._open().execute(sql, bindings).fetchone()
+        with self._lock:
+            try:
+                found: Row | None = self._open().execute(sql, bindings).fetchone()
+            except apsw.Error as error:
+                raise self._translated(error) from error
             return found
 
     def value(self, sql: str, bindings: Bindings = ()) -> Any:
@@ -72,31 +78,37 @@ class Database:
 
     def stream(self, sql: str, bindings: Bindings = ()) -> Iterator[Row]:
         """Rows of one statement as they are read. Use inside `read()` or `write()`, which hold the lock meanwhile."""
-        with self._translated():
+        try:
             yield from self._open().execute(sql, bindings)
+        except apsw.Error as error:
+            raise self._translated(error) from error
 
     def execute(self, sql: str, bindings: Bindings = ()) -> int:
         """Run one statement that changes rows; returns how many it changed. Use inside `write()`."""
-        with self._translated():
-            connection = self._open()
+        connection = self._open()
+        try:
             list(connection.execute(sql, bindings))
-            return connection.changes()
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        return connection.changes()
 
     def execute_many(self, sql: str, many: Iterable[Bindings]) -> None:
         """Run one statement for each of `many`. Use inside `write()`."""
-        with self._translated():
+        try:
             list(self._open().executemany(sql, many))
+        except apsw.Error as error:
+            raise self._translated(error) from error
 
     def script(self, sql: str) -> None:
         """Run all statements of `sql`. Inside `write()` they are part of its transaction."""
-        with self._lock, self._translated():
+        with self._lock, self._translating():
             # A script's rows must be drained: apsw stops at the first one and would skip the statements after it.
             for _ in self._open().execute(sql):
                 pass
 
     def words(self, text: str, *, stemmed: bool = False) -> list[str]:
         """The words that the keyword index sees in prepared `text`; `stemmed` as it stores them."""
-        with self._lock, self._translated():
+        with self._lock, self._translating():
             if stemmed not in self._tokenizers:
                 name, arguments = ("porter", ["unicode61"]) if stemmed else ("unicode61", [])
                 self._tokenizers[stemmed] = self._open().fts5_tokenizer(name, [*arguments, "remove_diacritics", "2"])
@@ -119,23 +131,37 @@ class Database:
                 self._end("commit")
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[None]:
+    def write(self, *, patient: bool = True) -> Iterator[None]:
         """One transaction: all of it is kept, or, after any exception, nothing.
 
         Takes the write lock at once, so that what is read inside cannot change before it ends.
-        Raises ReadOnly on a store opened for reading, Busy when another process keeps the lock.
+        Raises ReadOnly on a store opened for reading, Busy when another process keeps the lock; at once if not `patient`.
         """
         with self._lock:
             self.require_writable()
             if self._open().in_transaction:
                 raise RuntimeError("write() does not nest")
-            self._control("begin immediate")
+            self._begin(patient)
+            self._writing = True
             try:
                 yield
                 self._control("commit")
             except BaseException:
                 self._end("rollback")
                 raise
+            finally:
+                self._writing = False
+
+    def _begin(self, patient: bool) -> None:
+        if patient:
+            self._control("begin immediate")
+            return
+        connection = self._open()
+        connection.set_busy_timeout(0)
+        try:
+            self._control("begin immediate")
+        finally:
+            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def require_writable(self) -> None:
         """Raise StoreClosed or ReadOnly if nothing can be written through this connection."""
@@ -147,7 +173,7 @@ class Database:
         """Write a consistent copy of what was last committed to `path`, one file without sidecars. Replaces what is there."""
         partial = f"{path}.partial"
         Path(partial).unlink(missing_ok=True)
-        with self._lock, self._translated():
+        with self._lock, self._translating():
             # A second connection: SQLite copies nothing from one that is inside its own write transaction.
             source, target = apsw.Connection(self.path), apsw.Connection(partial)
             try:
@@ -165,7 +191,7 @@ class Database:
             if self._connection is not None:
                 connection, self._connection = self._connection, None
                 self._tokenizers.clear()
-                with self._translated():
+                with self._translating():
                     connection.close()
 
     @property
@@ -179,45 +205,32 @@ class Database:
         return self._connection
 
     def _control(self, statement: str) -> None:
-        with self._translated():
+        try:
             self._open().execute(statement)
+        except apsw.Error as error:
+            raise self._translated(error) from error
 
     def _end(self, statement: str) -> None:
         # A full disk ends the transaction by itself; ending it again would hide the real error.
         if self._connection is not None and self._connection.in_transaction:
             self._control(statement)
 
-    def _translated(self) -> _Translation:
-        return _Translation(self)
+    @contextlib.contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._translated(error) from error
 
-
-class _Translation:
-    """Turns what apsw raises into the exceptions of this package, by SQLite's result code."""
-
-    __slots__ = ("_db", "_was_in_transaction")
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        connection = self._db._connection
-        self._was_in_transaction = connection is not None and connection.in_transaction
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if not isinstance(error, apsw.Error):
-            return
+    def _translated(self, error: apsw.Error) -> StorageError:
+        """What apsw raised as an exception of this package, by SQLite's result code."""
         code = getattr(error, "result", 0)
-        if code == apsw.SQLITE_ERROR and self._was_in_transaction:
-            connection = self._db._connection
-            # vec0 reports a full disk as a plain error; that SQLite has ended the transaction gives it away.
-            if connection is not None and not connection.in_transaction:
-                code = apsw.SQLITE_FULL
-        known = _BY_CODE.get(code)
-        if known is None:
-            kind_, text = StorageError, f"SQLite refused: {error}; the change was undone"
-        else:
-            kind_, text = known
-        raise kind_(f"{self._db.path}: {text}", path=self._db.path, code=getattr(error, "extendedresult", 0)) from error
+        # vec0 reports a full disk as a plain error; that SQLite has ended the transaction gives it away.
+        ended = self._connection is not None and self._writing and not self._connection.in_transaction
+        if code == apsw.SQLITE_ERROR and ended:
+            code = apsw.SQLITE_FULL
+        kind, text = _BY_CODE.get(code, (StorageError, f"SQLite refused: {error}; the change was undone"))
+        return kind(f"{self.path}: {text}", path=self.path, code=getattr(error, "extendedresult", 0))
 
 
 def _connect(path: str, *, read_only: bool, create: bool) -> apsw.Connection:

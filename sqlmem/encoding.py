@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlmem import embed
 from sqlmem.db import Database
 from sqlmem.embed import Embedder
 from sqlmem.errors import InvalidArgument, ModelMismatch, ModelMissing
-from sqlmem.store import leads, models, vector_index
-from sqlmem.store.memories import array
+from sqlmem.store import models, vector_index
 from sqlmem.store.models import Input, Model
-from sqlmem.text import spoken
+from sqlmem.text import spoken, worded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,11 +23,6 @@ Said = tuple[str, str]  # role, text
 # the lock to others and to lose little when a long import is stopped.
 BATCH = 256
 
-_WAITING = """
-select m.rowid, m.role, m.text from pending p join memory m on m.rowid = p.memory
- where p.model = :model order by p.memory {order} limit :limit
-"""
-_COUNT_WAITING = "select count(*) from pending where model in (select value from json_each(:models))"
 _ANY_MEMORY = "select 1 from memory limit 1"
 
 
@@ -53,21 +47,22 @@ class Encoder:
         codes: list[dict[int, bytes | None]] = [{} for _ in said]
         if not said:
             return codes
-        texts = [spoken(role, text) for role, text in said]
+        texts = [spoken(role, text) if worded(text) else None for role, text in said]
         for model in self.able(models.every(db)):
             if model.input == "own":
                 for place, code in enumerate(self.codes(model, texts)):
                     codes[place][model.id] = code
         return codes
 
-    def codes(self, model: Model, texts: Sequence[str]) -> list[bytes | None]:
+    def codes(self, model: Model, texts: Sequence[str | None]) -> list[bytes | None]:
         """int8 codes of texts, None where one has no vector. Raises EmbeddingError."""
-        units, usable = embed.embed_documents(self._embedders[model.name], texts)
         codes: list[bytes | None] = [None] * len(texts)
-        places = [place for place, fine in enumerate(usable) if fine]
-        if places:
-            for place, code in zip(places, vector_index.encode(units[places]), strict=True):
-                codes[place] = code
+        worded = [place for place, text in enumerate(texts) if text is not None]
+        units, usable = embed.embed_documents(self._embedders[model.name], [text for text in texts if text is not None])
+        fine = [row for row in range(len(worded)) if usable[row]]
+        if fine:
+            for row, code in zip(fine, vector_index.encode(units[fine]), strict=True):
+                codes[worded[row]] = code
         return codes
 
     def query(self, text: str) -> dict[str, NDArray[np.float32]]:
@@ -90,58 +85,6 @@ class Encoder:
         return held
 
 
-Progress = Callable[[int, int], object]
-
-
-def embed_pending(
-    db: Database,
-    encoder: Encoder | None,
-    *,
-    limit: int | None = None,
-    only: Sequence[int] | None = None,
-    progress: Progress | None = None,
-) -> int:
-    """Compute the vectors that memories wait for, in batches; returns how many. Does nothing without an embedder.
-
-    `limit` bounds them, the newest first; `only` names the models by id. After each batch `progress(done, total)` is called.
-    """
-    if encoder is None or db.read_only:
-        return 0
-    done = 0
-    able = [model for model in encoder.able(models.every(db)) if only is None or model.id in only]
-    total = 0 if progress is None else db.value(_COUNT_WAITING, {"models": array(model.id for model in able)})
-    for model in able:
-        while limit is None or done < limit:
-            settled = _embed_batch(db, encoder, model, BATCH if limit is None else min(BATCH, limit - done), limit is not None)
-            if not settled:
-                break
-            done += settled
-            if progress is not None:
-                progress(done, max(done, total))
-    return done
-
-
-def _embed_batch(db: Database, encoder: Encoder, model: Model, size: int, newest_first: bool) -> int:
-    order = "desc" if newest_first else "asc"
-    with db.read():
-        waiting = db.rows(_WAITING.format(order=order), {"model": model.id, "limit": size})
-        before = leads.of(db, [row[0] for row in waiting]) if model.input == "context" else {}
-    if not waiting:
-        return 0
-    texts = {rowid: leads.joined(before.get(rowid), role, text) for rowid, role, text in waiting}
-    if model.input == "context":
-        texts = {rowid: text for rowid, text in texts.items() if rowid in before}
-    codes: dict[int, bytes | None] = dict.fromkeys(row[0] for row in waiting)
-    codes.update(zip(texts, encoder.codes(model, list(texts.values())), strict=True))
-    with db.write():
-        if model.input == "context":
-            # What stands before a turn may have changed meanwhile: such a turn goes on waiting.
-            now = leads.of(db, codes)
-            codes = {rowid: code for rowid, code in codes.items() if now.get(rowid) == before.get(rowid)}
-        vector_index.settle(db, model, codes)
-    return len(waiting)
-
-
 def bind(db: Database, embedder: object, context_vectors: bool | None, now: int) -> Encoder | None:
     """The encoder for `db`, its models entered in a file that holds none yet. None means keywords only.
 
@@ -150,6 +93,8 @@ def bind(db: Database, embedder: object, context_vectors: bool | None, now: int)
     models, ModelMissing when a model is not installed.
     """
     if embedder is False:
+        if context_vectors:
+            raise InvalidArgument("context_vectors=True needs a model; embedder=False searches by keywords only")
         return None
     held = models.held(db)
     chosen = _choose(db, embedder, held)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 Span = tuple[int, int]
@@ -19,10 +19,14 @@ Words = Callable[[str], Iterable[str]]  # a text's words in order, as the keywor
 MARK = "…"
 # Characters: a memory of up to SHORT is always whole, and no excerpt has less than LEAST.
 SHORT, LEAST = 80, 48
+# A passage is no longer than this.
+LONGEST = 600
 # What a passage is worth beside the share of the question's idf that it holds (0..1).
 LENGTH, FULL_LENGTH, NAME, FIGURE, TIME, ADDRESS = 0.9, 100, 0.3, 0.5, 0.35, -0.25
 # The more passages a memory has, the less each is likely to be the one.
 EACH_PASSAGE, MOST_COUNTED = -0.06, 8
+# An excerpt grows by single passages so often; what more there is in a document comes in as many larger steps.
+MOST_STEPS = 40
 # What a passage takes from the budget: its characters, and some for the line it stands on.
 PRICE, OVERHEAD = 0.25, 10
 # What a memory's rank is worth to its passages.
@@ -36,7 +40,7 @@ _END = re.compile(
     re.DOTALL,
 )
 # "Dr.", "J.", "e.g.", and the "1." of a list end no sentence.
-_NO_END = re.compile(r"(?:\b(?:Dr|Mrs?|Ms|St|vs|[A-Z])|\.[a-z]|(?:^|\W)\d\d?)\.\Z")
+_NO_END = re.compile(r"(?:\b(?:Dr|Mrs?|Ms|St|vs|[A-Z])|\.[a-z]|^[ \t]*\d\d?)\.\Z", re.MULTILINE)
 _NAME = re.compile(r"(?<=[\w,;] )(?!I\b)[A-ZÀ-ÖØ-ÞΑ-ΩА-Я]\w")
 _FIGURE = re.compile(r"[\d\"“„«「『]")
 _TIME = """
@@ -47,6 +51,7 @@ monday tuesday wednesday thursday friday saturday sunday
 _ADDRESS = "you your"
 # Texts whose passages are remembered, some 2 KB each.
 REMEMBERED = 5_000
+REMEMBERED_CHARACTERS = 4_000
 _BREAK = "\ue000"  # a private character: a word to the tokenizer, and in no text
 
 
@@ -69,6 +74,8 @@ class Reader:
 
     def read(self, rowid: int, text: str) -> Passages:
         """The passages of the memory with this rowid; costs 40 µs for 150 characters when it is new."""
+        if len(text) > REMEMBERED_CHARACTERS:
+            return self.passages(text)
         found = self._read.get(rowid)
         if found is None:
             if len(self._read) >= REMEMBERED:
@@ -108,14 +115,25 @@ class Step(NamedTuple):
 
 def spans(text: str) -> list[Span]:
     """Where each passage begins and ends, without the white space around it."""
-    found, start = [], 0
+    found: list[Span] = []
+    start = 0
     ends = [match.end() for match in _END.finditer(text) if match["inner"] is None]
-    for end in [*(end for end in ends if not _NO_END.search(text[max(0, end - 5) : end])), len(text)]:
+    for end in [*(end for end in ends if not _NO_END.search(text, max(0, end - 5), end)), len(text)]:
         piece = text[start:end]
         if piece.strip():
-            found.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
+            found += _bounded(text, start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip()))
             start = end
     return found
+
+
+def _bounded(text: str, start: int, end: int) -> Iterator[Span]:
+    """A passage, in parts if it is endless: a log or a minified file has no sentences."""
+    while end - start > LONGEST:
+        gap = text.rfind(" ", start + LONGEST // 2, start + LONGEST)
+        cut = gap if gap > 0 else start + LONGEST
+        yield start, cut
+        start = cut + (text[cut] == " ")
+    yield start, end
 
 
 def steps(read: Passages, shares: Mapping[str, float]) -> list[Step]:
@@ -124,7 +142,7 @@ def steps(read: Passages, shares: Mapping[str, float]) -> list[Step]:
     `shares` are the question's words, each with its share of their idf (1.0 together).
     """
     values = [
-        worth + sum([shares[word] for word in shares.keys() & words])
+        worth + math.fsum([share for word, share in shares.items() if word in words])
         for worth, words in zip(read.worth, read.words, strict=True)
     ]
     lengths = [end - start for start, end in read.spans]
@@ -138,7 +156,10 @@ def steps(read: Passages, shares: Mapping[str, float]) -> list[Step]:
         length, first = length + lengths[order[first]], first + 1
     opening = tuple(sorted(order[:first]))
     value = rarity + max(values[i] for i in opening) - _price(length)
-    return [Step(value, opening), *(Step(min(value, alone[i]), (i,)) for i in order[first:])]
+    singly, rest = order[first : first + MOST_STEPS], order[first + MOST_STEPS :]
+    size = -(-len(rest) // MOST_STEPS) or 1
+    groups = [(i,) for i in singly] + [tuple(rest[start : start + size]) for start in range(0, len(rest), size)]
+    return [Step(value, opening), *(Step(min(value, alone[group[0]]), group) for group in groups)]
 
 
 def standing(score: float, best: float, place: int) -> float:

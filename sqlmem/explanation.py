@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sqlmem import encoding, recall
+from collections.abc import Mapping
+
+from sqlmem import recall
+from sqlmem.candidates import Encoded
 from sqlmem.engine import Engine
 from sqlmem.recall import Question, Ranked
 from sqlmem.records import Explanation
@@ -14,12 +17,10 @@ from sqlmem.store.memories import Stored
 def explain(engine: Engine, asked: Question, id_: object) -> Explanation:
     """Follow one memory through the whole of recall()."""
     memories.required(engine.db, id_)
-    encoding.embed_pending(engine.db, engine.encoder, limit=recall.EMBED_FIRST)
-    vectors = recall.encode(engine, asked)
-    bonus = recall.rerank(engine, asked, vectors)
-    with engine.db.read():
+
+    def answer(encoded: Encoded, bonus: Mapping[int, float]) -> Explanation:
         stored = memories.required(engine.db, id_)
-        ranked = recall.order(engine, asked, vectors, bonus)
+        ranked = recall.order(engine, asked, encoded, bonus)
         place = next((place for place, item in enumerate(ranked) if item.stored.rowid == stored.rowid), None)
         kept_out_by, reason = (
             _missing(engine, asked, stored, len(ranked)) if place is None else _cut(engine, asked, ranked, place)
@@ -32,6 +33,8 @@ def explain(engine: Engine, asked: Question, id_: object) -> Explanation:
             candidates=len(ranked),
             scoring=None if place is None else ranked[place].scoring,
         )
+
+    return recall.answered(engine, asked, answer)
 
 
 def _missing(engine: Engine, asked: Question, stored: Stored, candidates: int) -> tuple[str | None, str]:
@@ -48,12 +51,12 @@ def _missing(engine: Engine, asked: Question, stored: Stored, candidates: int) -
 
 def _cut(engine: Engine, asked: Question, ranked: list[Ranked], place: int) -> tuple[str | None, str]:
     """What cuts a candidate off, if anything."""
-    item, best = ranked[place], ranked[0].score
+    item = ranked[place]
     if asked.min_relevance is not None and item.relevant.relevance < asked.min_relevance:
         return "min_relevance", f"its relevance {item.relevant.relevance:.3f} is below {asked.min_relevance}"
     kept = recall.cut(asked, ranked)
     if item not in kept:
-        return "score_gap", f"its score {item.score:.3f} is below {asked.score_gap} of the best, {best:.3f}"
+        return "score_gap", f"its score {item.score:.3f} is below {asked.score_gap} of the best, {kept[0].score:.3f}"
     if asked.limit is not None and kept.index(item) >= asked.limit:
         return "limit", f"it is number {kept.index(item) + 1}, and the limit is {asked.limit}"
     shipped, tokens, _ = recall.within_budget(engine, kept[: asked.limit], asked.token_budget)

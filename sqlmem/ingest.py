@@ -209,7 +209,9 @@ def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId
     db = engine.db
     _check_free(engine, new, scope)
     id_ = new.id or clock.new_id(now)
-    turn = scopes.next_turn(db, scope) if new.kind == "turn" and new.turn is None else new.turn
+    turn = scopes.take_turn(db, scope) if new.kind == "turn" and new.turn is None else new.turn
+    if new.turn is not None:
+        scopes.raise_turn(db, scope, new.turn)
     at = now if new.at is None else new.at
     rowid = lifecycle.begin(
         db,

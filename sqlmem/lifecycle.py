@@ -9,7 +9,7 @@ from sqlmem.db import Database
 from sqlmem.records import EndReason
 from sqlmem.search import filters
 from sqlmem.search.filters import Filter
-from sqlmem.store import keyword_index, memories, scopes, vector_index
+from sqlmem.store import keyword_index, memories, vector_index
 from sqlmem.store.memories import NewMemory, Stored, array
 from sqlmem.store.vector_index import Codes
 
@@ -36,8 +36,6 @@ def begin(db: Database, new: NewMemory, *, categories: Sequence[str] = ()) -> in
     rowid = memories.add(db, new)
     if categories:
         db.execute(_CATEGORISE, {"memory": rowid, "names": array(categories)})
-    if new.turn is not None:
-        scopes.raise_turn(db, new.scope, new.turn)
     return rowid
 
 

@@ -18,6 +18,7 @@ from sqlmem import (
     lifecycle,
     lookup,
     maintenance,
+    pending,
     recall,
     reembedding,
     revise,
@@ -73,7 +74,8 @@ def open(
     create: False raises NotFound instead of creating a file.
     durability: "normal" survives a killed process, "full" a power cut as well, and waits for the disk at each write.
     embedding: "immediate" computes a memory's vector before it is stored. "deferred" stores it at once, found by keywords;
-        its vector follows at the next recall (the 100 newest), at flush(), or at close(), in this process or another.
+        its vector follows at the next recall (the 100 newest), at flush(), or at close(), in this process or another. What the
+        embedder refuses goes on waiting: recalls do without it, flush() and close() raise EmbeddingError.
     context_vectors: True gives each turn a second vector, together with the turn before it; for new files. It finds more
         and costs three times the embedding and half as much file (bench/README.md). reembed() changes it later.
     reranker: a callable (question, passages) -> scores, or the folder of an ONNX cross-encoder. What it finds in the best
@@ -99,6 +101,8 @@ def open(
         rerank_candidates=rerank_candidates,
     )
     in_context = None if context_vectors is None else arguments.boolean("context_vectors", context_vectors)
+    # Before a file is made: a model that is not there must not leave an empty one behind.
+    given = embedder if embedder is None or embedder is False else encoding.chosen(embedder)
     name = _path(path)
     if read_only and name == ":memory:":
         raise InvalidArgument('":memory:" makes a new, empty store; there is nothing to read in it')
@@ -109,7 +113,7 @@ def open(
         full=durability == "full",
     )
     try:
-        encoder = encoding.bind(db, embedder, in_context, read(options.clock))
+        encoder = encoding.bind(db, given, in_context, read(options.clock))
     except BaseException:
         db.close()
         raise
@@ -235,8 +239,8 @@ class MemoryStore:
         A blank query returns the newest. `Memory.scoring` shows each part of the score: score = relevance_norm +
         recency_weight * recency * relevance_norm ** recency_gate + feedback_weight * feedback, where relevance_norm is the
         joint keyword and vector score as a share of the best candidate's. The candidate pool does not depend on `limit` up to
-        100. Equal scores go to the newer.
-        Raises InvalidArgument, NotFound (a category), EmbeddingError.
+        100. Of candidates with equal scores the newer comes first.
+        Raises InvalidArgument, NotFound (a category), EmbeddingError, CallbackError.
         """
         asked = recall.question(
             self._engine,
@@ -328,10 +332,12 @@ class MemoryStore:
     ) -> ContextBlock:
         """Text to put before a prompt: pinned facts, the session's last turns, and relevant memories.
 
-        Pins are never cut. Then come up to `recent_turns` turns, the oldest cut first, then memories by rank as far as the
-        budget goes, passing over those that do not fit; `limit` bounds their number, None leaves it to the budget (or to 100
-        if there is none). `token_estimate` is the token count of the whole text, headings included. Filters bear on the
-        relevant memories only. Raises InvalidArgument, NotFound (a category), EmbeddingError.
+        Pins are never cut. Then come up to `recent_turns` turns, the oldest cut first, then memories by rank. Where not all of
+        them fit, their sentences compete for the room: those of better memories, that hold more of the question's words, names,
+        figures and times. A memory of which only some are printed shows "…" for the rest: `Memory.excerpt` is what is printed,
+        `Memory.text` stays whole. `limit` bounds their number, None leaves it to the budget (or to 100 if there is none).
+        `token_estimate` is the token count of the whole text, headings included. Filters bear on the relevant memories only.
+        Raises InvalidArgument, NotFound (a category), EmbeddingError, CallbackError.
         """
         count = arguments.integer("recent_turns", recent_turns, least=0)
         asked = recall.question(
@@ -381,7 +387,7 @@ class MemoryStore:
     ) -> Explanation:
         """Why `recall()`, given the same arguments, returns the memory `id`, or what keeps it out, with its rank and scores.
 
-        Costs what that recall costs. Raises InvalidArgument, NotFound, EmbeddingError.
+        Costs what that recall costs. Raises InvalidArgument, NotFound, EmbeddingError, CallbackError.
         """
         asked = recall.question(
             self._engine,
@@ -573,10 +579,11 @@ class MemoryStore:
     def flush(self) -> int:
         """Compute the vectors that memories still wait for, in batches of 256; returns how many.
 
-        Memories wait when they were stored without the file's model, by `embedder=False` or on another machine.
+        Memories wait when they were stored with `embedding="deferred"`, or without the file's model. What the embedder refuses
+        goes on waiting: its EmbeddingError is raised when all others have their vectors.
         """
         self._engine.db.require_writable()
-        return encoding.embed_pending(self._engine.db, self._engine.encoder)
+        return pending.embed_all(self._engine.db, self._engine.encoder)
 
     def close(self) -> None:
         """Close the file; the last one to close leaves a single file. Repeating it does nothing.
@@ -587,7 +594,7 @@ class MemoryStore:
         db, deferred = self._engine.db, self._engine.options.deferred
         try:
             if deferred and not (db.closed or db.read_only):
-                encoding.embed_pending(db, self._engine.encoder)
+                pending.embed_all(db, self._engine.encoder)
         finally:
             db.close()
 

@@ -37,6 +37,7 @@ LENGTH_FREE_TOKENS = 96
 DENSITY_WEIGHT = 0.1
 # A memory from the month (or on the day) that a question names.
 DATE_BONUS = 0.2
+MOST_DAYS = 16
 # A text that says when something was tells an event, which is what most questions are about.
 TIME_BONUS = 0.05
 
@@ -167,7 +168,11 @@ def named_speaker(query: str, roles: Iterable[str]) -> str | None:
 
 
 def days_named(query: str) -> list[Day]:
-    """The dates in a question: "8 May 2023", "May 8", "in May 2023", "2023-05-08", "2023"."""
+    """The dates in a question, the first few: "8 May 2023", "May 8", "in May 2023", "2023-05-08", "2023"."""
+    return list(dict.fromkeys(_days(query)))[:MOST_DAYS]
+
+
+def _days(query: str) -> list[Day]:
     years = [int(year) for year in _YEAR.findall(query)]
     year = years[0] if len(years) == 1 else None
     iso = [Day(int(y), int(m), int(d) if d else None) for y, m, d in _ISO.findall(query)]

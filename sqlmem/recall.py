@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sqlmem import arguments, candidates, encoding, ranking, reranking
+from sqlmem import arguments, candidates, pending, ranking, reranking
 from sqlmem import text as texts
-from sqlmem.candidates import STRATEGIES, Relevant, Strategy, Vectors
+from sqlmem.candidates import STRATEGIES, Encoded, Relevant, Strategy
 from sqlmem.clock import DAY_MS
 from sqlmem.engine import Engine, half_life, recency
 from sqlmem.errors import InvalidArgument
@@ -31,6 +31,9 @@ _FEEDBACK = """
 select memory, outcome, at from feedback where memory in (select value from json_each(:rowids)) order by id
 """
 _SIGNS = {"useful": 1.0, "dead_end": -1.0, "corrected": -1.0}
+
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +118,9 @@ def question(
 
 def recall(engine: Engine, asked: Question) -> Recall:
     """The best memories for a question: first the gap, then the limit, then the budget cuts."""
-    encoding.embed_pending(engine.db, engine.encoder, limit=EMBED_FIRST)
-    vectors = encode(engine, asked)
-    bonus = rerank(engine, asked, vectors)
-    with engine.db.read():
-        ranked = rank(engine, asked, vectors, bonus)
+
+    def answer(encoded: Encoded, bonus: Mapping[int, float]) -> Recall:
+        ranked = rank(engine, asked, encoded, bonus)
         kept = ranked[: asked.limit]
         shipped, tokens, exceeded = within_budget(engine, kept, asked.token_budget)
         return Recall(
@@ -131,36 +132,51 @@ def recall(engine: Engine, asked: Question) -> Recall:
             cut_count=len(kept) - len(shipped),
         )
 
-
-def encode(engine: Engine, asked: Question) -> Vectors:
-    """The question's unit vectors by model. Call it before a transaction: it may load and run a model."""
-    return engine.encoder.query(asked.query) if engine.encoder is not None and asked.query else {}
+    return answered(engine, asked, answer)
 
 
-def rerank(engine: Engine, asked: Question, vectors: Vectors) -> Mapping[int, float]:
-    """What the store's reranker adds to the best candidates, by rowid. Call it before a transaction: it may run a model."""
+def answered(engine: Engine, asked: Question, answer: Callable[[Encoded, Mapping[int, float]], Answer]) -> Answer:
+    """What `answer` makes, inside a read, of the question's vectors and of what the reranker adds by rowid.
+
+    Both are computed before the read, as they may run models; again, if reembed() put others in their place meanwhile.
+    """
+    pending.embed_newest(engine.db, engine.encoder, EMBED_FIRST)
+    while True:
+        encoder = engine.encoder
+        vectors = encoder.query(asked.query) if encoder is not None and asked.query else {}
+        encoded = Encoded(encoder, vectors)
+        bonus = _bonus(engine, asked, encoded)
+        with engine.db.read():
+            if engine.encoder is encoder:
+                return answer(encoded, bonus)
+
+
+def _bonus(engine: Engine, asked: Question, encoded: Encoded) -> Mapping[int, float]:
+    """What the store's reranker adds to the best candidates, by rowid."""
     if engine.options.reranker is None or not asked.query:
         return {}
     with engine.db.read():
-        found = _found(engine, asked, vectors, filters.condition(engine.db, asked.chosen, asked.now), {})
+        if engine.encoder is not encoded.encoder:
+            return {}
+        found = _found(engine, asked, encoded, filters.condition(engine.db, asked.chosen, asked.now), {})
         best = sorted(found.values(), key=lambda item: (item.joint, item.stored.at, item.stored.id), reverse=True)
         pairs = reranking.passages(engine.db, [item.stored for item in best[: engine.options.rerank_candidates]])
     return reranking.bonus(engine.options.reranker, asked.query, pairs)
 
 
 def rank(
-    engine: Engine, asked: Question, vectors: Vectors, bonus: Mapping[int, float], *, exclude: Iterable[int] = ()
+    engine: Engine, asked: Question, encoded: Encoded, bonus: Mapping[int, float], *, exclude: Iterable[int] = ()
 ) -> list[Ranked]:
     """All candidates in their final order, less those that `score_gap` and `min_relevance` cut off. Use inside a read."""
-    return cut(asked, order(engine, asked, vectors, bonus, exclude=exclude))
+    return cut(asked, order(engine, asked, encoded, bonus, exclude=exclude))
 
 
 def order(
-    engine: Engine, asked: Question, vectors: Vectors, bonus: Mapping[int, float], *, exclude: Iterable[int] = ()
+    engine: Engine, asked: Question, encoded: Encoded, bonus: Mapping[int, float], *, exclude: Iterable[int] = ()
 ) -> list[Ranked]:
     """All candidates in their final order. Use inside a read."""
     condition = filters.condition(engine.db, asked.chosen, asked.now, exclude=exclude)
-    found = _found(engine, asked, vectors, condition, bonus)
+    found = _found(engine, asked, encoded, condition, bonus)
     graded = _feedback(engine, found, asked.now)
     ranked = [_blend(asked, item, graded.get(rowid, 0.0)) for rowid, item in found.items()]
     ranked.sort(key=lambda item: (item.score, item.stored.at, item.stored.id), reverse=True)
@@ -192,13 +208,13 @@ def pool_size(asked: Question) -> int:
 
 
 def _found(
-    engine: Engine, asked: Question, vectors: Vectors, condition: Condition | None, bonus: Mapping[int, float]
+    engine: Engine, asked: Question, encoded: Encoded, condition: Condition | None, bonus: Mapping[int, float]
 ) -> dict[int, Relevant]:
     if condition is None:
         return {}
     if not asked.query:
         return candidates.newest(engine, condition, pool_size(asked))
-    pool = candidates.gather(engine, asked.query, asked.strategy, vectors, condition, pool_size(asked))
+    pool = candidates.gather(engine, asked.query, asked.strategy, encoded, condition, pool_size(asked))
     return candidates.relevant(engine, asked.query, pool, bonus)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from sqlmem import encoding
-from sqlmem.encoding import BATCH, Encoder, Progress
+from sqlmem import encoding, pending
+from sqlmem.encoding import BATCH, Encoder
 from sqlmem.engine import Engine
 from sqlmem.errors import InvalidArgument, ModelMismatch
+from sqlmem.pending import Progress
 from sqlmem.store import bit_index, models
 from sqlmem.store.memories import array
 from sqlmem.store.models import Model
 
 _WAITING = "select count(*) from pending where model in (select value from json_each(:models))"
-_VECTORS = "select count(*) from {table}"
+_VECTORS = "select count(code) from {table}"
 
 
 def reembed(engine: Engine, embedder: object, context_vectors: bool | None, progress: Progress | None) -> int:
@@ -22,15 +23,26 @@ def reembed(engine: Engine, embedder: object, context_vectors: bool | None, prog
         raise InvalidArgument(f"progress must be callable, not {progress!r}; nothing was written")
     encoder, wanted = _prepare(engine, embedder, context_vectors)
     ids = [model.id for model in wanted]
-    while True:
-        encoding.embed_pending(db, encoder, only=ids, progress=progress)
-        with db.write():
-            # Others may have stored memories meanwhile; a few that wait are as good as none: the next recall embeds them.
-            if db.value(_WAITING, {"models": array(ids)}) <= BATCH:
-                _swap(engine, wanted)
-                break
-    engine.encoder = encoder
+    pending.embed_all(db, encoder, only=ids, progress=progress)
+    while not _swapped(engine, encoder, wanted):
+        pending.embed_all(db, encoder, only=ids, progress=progress)
     return sum(db.value(_VECTORS.format(table=model.table)) for model in models.held(db))
+
+
+def _swapped(engine: Engine, encoder: Encoder, wanted: list[Model]) -> bool:
+    """Put the wanted models in the place of the others, in the file and in this store, if their vectors are there."""
+    before = engine.encoder
+    try:
+        with engine.db.write():
+            # Others may have stored memories meanwhile; a few that wait are as good as none: the next recall embeds them.
+            if engine.db.value(_WAITING, {"models": array(model.id for model in wanted)}) > BATCH:
+                return False
+            _swap(engine, wanted)
+            engine.encoder = encoder
+    except BaseException:
+        engine.encoder = before
+        raise
+    return True
 
 
 def _prepare(engine: Engine, embedder: object, context_vectors: bool | None) -> tuple[Encoder, list[Model]]:

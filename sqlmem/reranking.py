@@ -28,8 +28,8 @@ def bonus(reranker: Reranker, query: str, asked: Mapping[int, str]) -> dict[int,
     if not asked:
         return {}
     try:
-        answer = list(reranker(query, list(asked.values())))
-        scores = [float(score) for score in answer]
+        answer = reranker(query, list(asked.values()))
+        scores = [] if isinstance(answer, str) else [float(score) for score in answer]
     except SqlmemError:
         raise
     except Exception as error:

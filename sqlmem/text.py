@@ -72,6 +72,11 @@ def spoken(role: str, text: str) -> str:
     return f"{name}: {text}" if name else text
 
 
+def worded(text: str) -> bool:
+    """Whether there is a letter or digit in `text`: without any, a model's vector means nothing and is near to everything."""
+    return any(map(str.isalnum, text))
+
+
 STOPWORDS = frozenset(
     """
     a about after again all also am an and any are as at be because been before being between both but by can could d did do

@@ -321,7 +321,7 @@ def test_what_does_not_fit_is_passed_over_for_what_does(open_store: OpenStore) -
     assert (block.truncated, block.cut_count) == (True, 1)
 
 
-@pytest.mark.parametrize("size", [77, 78, 79, 190])
+@pytest.mark.parametrize("size", [77, 78, 79, 120])
 def test_what_does_not_fit_beside_better_ones_is_passed_over_too(open_store: OpenStore, size: int) -> None:
     """With the heading, the dashes and the first one's 20 words, 76 would fit."""
     medium, big, small = " ".join(f"m{i}" for i in range(20)), " ".join(f"b{i}" for i in range(size)), "small one"

@@ -17,7 +17,7 @@ from sqlmem import cli
 from sqlmem.cli import parser, verbs
 
 ROOT = Path(sqlmem.__file__).resolve().parent.parent
-EMBEDS = ("remember", "recall", "context", "search", "feedback", "correct", "flush")
+EMBEDS = ("remember", "recall", "context", "search", "explain", "feedback", "correct", "flush")
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -206,6 +206,7 @@ READING = [
     ("recall", "x"),
     ("context", "x"),
     ("search", "x"),
+    ("explain", "x", "y"),
     ("turns",),
     ("list",),
     ("get", "x"),
@@ -218,6 +219,7 @@ READING = [
     ("expire",),
     ("categories",),
     ("rebuild",),
+    ("reembed",),
     ("flush",),
 ]
 
@@ -250,6 +252,11 @@ def test_the_list_of_reading_verbs_is_complete() -> None:
         (["chat.db", "forget", "--older-than", "old"], "no ISO date"),
         (["chat.db", "correct", "x"], "nothing to correct"),
         (["chat.db", "remember", "x", "--lines", "--id", "m"], "--lines makes several"),
+        (["chat.db", "remember", "x", "--embedder", "none", "--embedder", "hash-64"], "--embedder none stands alone"),
+        (["chat.db", "remember", "x", "--defer", "--embedder", "none"], "--defer leaves the vectors for later"),
+        (["chat.db", "recall", "x", "--strategy", "fast"], "invalid choice: 'fast'"),
+        (["chat.db", "explain", "x"], "required: ID"),
+        (["chat.db", "reembed", "--embedder", "none"], "reembed computes vectors"),
         (["chat.db", "categories", "create"], "categories create NAME"),
         (["chat.db", "get", "x", "--jsn"], "unrecognized arguments: --jsn"),
     ],

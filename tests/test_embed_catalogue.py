@@ -235,7 +235,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     folder = write_model(tmp_path, "small", package="maker==1.0", package_folder="maker/data")
     for file in ("model.onnx", "tokenizer.json"):
         (folder / file).unlink()
-    monkeypatch.setattr(module, "MODELS", tmp_path)
+    monkeypatch.setattr(module, "BUNDLED", tmp_path)
     return module
 
 

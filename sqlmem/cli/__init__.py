@@ -13,7 +13,7 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sqlmem.cli import parser, show
+from sqlmem.cli import parser, show, values
 from sqlmem.errors import Busy, InvalidArgument, ModelMissing, NotFound, SqlmemError
 
 if TYPE_CHECKING:
@@ -75,11 +75,17 @@ def _parse(command: parser.Parser, argv: list[str]) -> Namespace:
 def _open(command: verbs.Command, options: Namespace) -> MemoryStore:
     from sqlmem import memory_store
 
+    embedder = values.embedder(options.embedder) if command.embeds else False
+    if getattr(options, "defer", False):
+        # A new file must know its models: what is stored without them then waits for their vectors.
+        memory_store.open(options.file, embedder=embedder).close()
+        embedder = False
     return memory_store.open(
         options.file,
-        embedder=options.embedder if command.embeds else False,
+        embedder=embedder,
         create=command.creates(options),
         read_only=getattr(options, "read_only", False),
+        reranker=getattr(options, "reranker", None),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlmem import memory_store
-from sqlmem.cli import show
+from sqlmem.cli import show, values
 from sqlmem.cli.parser import Usage
 from sqlmem.memory_store import MemoryStore
 from sqlmem.records import Memory, Recall
@@ -45,7 +45,7 @@ def run(options: Namespace) -> Iterator[str]:
         talk = sample()
         now = _moment(talk["now"])
         # The clock stands where the talks end, so that their ages are what they were.
-        with memory_store.open(path, embedder=options.embedder, clock=lambda: now) as store:
+        with memory_store.open(path, embedder=values.embedder(options.embedder), clock=lambda: now) as store:
             yield from _remember(store, talk)
             found = store.recall(talk["question"], user=talk["user"], token_budget=RECALL_BUDGET)
             yield from _recall(talk, found)
@@ -75,10 +75,10 @@ def _remember(store: MemoryStore, talk: dict[str, Any]) -> Iterator[str]:
 def _recall(talk: dict[str, Any], found: Recall) -> Iterator[str]:
     yield "2. Recall, in a token budget"
     yield f"   memories = store.recall({talk['question']!r}, user={talk['user']!r}, token_budget={RECALL_BUDGET})"
-    yield "   score = relevance within this list, 0..1, + 0.5 x recency + 0.25 x feedback"
+    yield "   score = relevance within this list, 0..1, + 0.5 x recency x relevance^4 + 0.25 x feedback"
     for memory in found:
         yield f"   {memory.score:5.2f}  {_said(memory)}"
-        yield f"          {show.scoring(memory)}"
+        yield f"          {show.scoring(memory.scoring)}"
     yield f"   -> {show.summary(found)}"
     yield ""
 

@@ -10,6 +10,9 @@ from sqlmem import __version__
 from sqlmem.cli import values
 from sqlmem.records import KINDS, OUTCOMES
 
+# As in the library, which --help does not wait for.
+STRATEGIES = ("balanced", "low_latency")
+
 DESCRIPTION = """Conversation memory in one SQLite file.
 
     sqlmem chat.db remember "I'd like the report as a PDF" --session u42
@@ -65,9 +68,11 @@ def build_demo() -> Parser:
 
 
 def _embedder(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--embedder", type=values.embedder, metavar="NAME", help="a model's name, or none: keywords only (default: the file's)"
-    )
+    _models(command, "a model's name; several: their mean; or none: keywords only; repeatable (default: the file's)")
+
+
+def _models(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--embedder", action="append", metavar="NAME", help=text)
 
 
 def _owner(command: argparse.ArgumentParser) -> None:
@@ -109,13 +114,17 @@ def _query(command: argparse.ArgumentParser) -> None:
     command.add_argument("query", metavar="QUERY", help="what to look for")
     _filters(command)
     _embedder(command)
+    command.add_argument("--strategy", choices=STRATEGIES, default="balanced", help="low_latency: by vectors alone (balanced)")
+    command.add_argument("--reranker", metavar="FOLDER", help="a cross-encoder for a second look at the best candidates")
     command.add_argument("--min-relevance", type=float, metavar="R", help="leave out what is less relevant, 0..1")
     command.add_argument("--now", type=values.moment, metavar="TIME", help="instead of the present")
 
 
 def _ranking(command: argparse.ArgumentParser) -> None:
     command.add_argument("--half-life-days", type=float, metavar="DAYS", help="age at which recency counts half (7)")
-    command.add_argument("--recency-weight", type=float, metavar="W", help="what a new memory gains, 0..1 (0.5)")
+    command.add_argument(
+        "--recency-weight", type=float, metavar="W", help="what a new memory gains if it is relevant, 0..1 (0.5)"
+    )
 
 
 def _results(command: argparse.ArgumentParser) -> None:
@@ -136,6 +145,7 @@ def _remember(command: argparse.ArgumentParser) -> None:
     command.add_argument("text", metavar="TEXT", nargs="?", default="-", help="what to remember; - (the default) reads it")
     _owner(command)
     _embedder(command)
+    command.add_argument("--defer", action="store_true", help="store at once; a later recall or flush computes the vectors")
     command.add_argument("--lines", action="store_true", help="each line of the text is a memory")
     command.add_argument("--role", default="user", help="who said it (user)")
     command.add_argument("--kind", choices=KINDS, help="turn unless this says otherwise")
@@ -197,6 +207,15 @@ def _forget(command: argparse.ArgumentParser) -> None:
     command.add_argument("--all", action="store_true", help="all turns of the user")
 
 
+def _reembed(command: argparse.ArgumentParser) -> None:
+    _models(command, "the model that makes the new vectors; repeatable (default: the file's)")
+    command.add_argument(
+        "--context-vectors",
+        action=argparse.BooleanOptionalAction,
+        help="a second vector for each turn, with the turn before it",
+    )
+
+
 def _categories(command: argparse.ArgumentParser) -> None:
     command.add_argument("action", choices=("list", "create", "delete"), nargs="?", default="list")
     command.add_argument("name", metavar="NAME", nargs="?", help="of the category to create or delete")
@@ -209,6 +228,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "recall": ("find memories by relevance, recency and feedback", _query, _ranking, _results),
     "context": ("print text to put before a prompt: pins, last turns, relevant memories", _query, _ranking, _block),
     "search": ("find memories by relevance alone", _query, _results),
+    "explain": ("say why recall, with the same arguments, finds a memory or not", _query, _id, _ranking, _results),
     "turns": ("print a session in the order spoken", _turns),
     "list": ("print memories, newest first", _list),
     "get": ("print one memory", _id, _read_only),
@@ -221,5 +241,6 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "stats": ("print what the store holds", _read_only),
     "check": ("compare the indexes with the memories; exit code 1 if something is wrong", _read_only),
     "rebuild": ("write all search indexes again",),
+    "reembed": ("give all memories vectors of other models", _reembed),
     "flush": ("compute the vectors that memories still wait for", _embedder),
 }

@@ -9,7 +9,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlmem.records import Category, CheckReport, Memory, MemoryId, Page, Recall, Stats
+from sqlmem.records import Category, CheckReport, Explanation, Memory, MemoryId, ModelInfo, Page, Recall, Stats
 
 _INDENT = " " * 7
 
@@ -24,6 +24,8 @@ def _plain(result: object) -> Any:
         return {"id": str(result), "created": result.created, "superseded": list(result.superseded)}
     if isinstance(result, list):
         return [_plain(item) for item in result]
+    if isinstance(result, Explanation):
+        return {"recalled": result.recalled, **asdict(result)}
     if is_dataclass(result) and not isinstance(result, type):
         return asdict(result)
     return result
@@ -46,7 +48,7 @@ def recall(result: Recall) -> Iterator[str]:
         lead = f"{memory.score:5.2f}  " if memory.score is not None else _INDENT
         yield from _text(memory, lead)
         yield _INDENT + _facts(memory)
-        yield _INDENT + scoring(memory)
+        yield _INDENT + scoring(memory.scoring)
     yield summary(result)
 
 
@@ -58,13 +60,21 @@ def summary(result: Recall) -> str:
     return f"{count}, {result.token_estimate}{limit} tokens{cut}"
 
 
-def scoring(memory: Memory) -> str:
+def scoring(given: Mapping[str, Any] | None) -> str:
     """The parts of a recalled memory's score."""
-    parts = memory.scoring or {}
+    parts = given or {}
     shown = [f"relevance {parts['relevance_norm']:.2f} ({parts['relevance']:.2f} absolute)"] if parts else []
     shown += [f"{name} {parts[name]:.2f}" for name in ("recency", "feedback") if name in parts]
     found = [f"{signal} #{place}" for signal, place in parts.get("found_by", {}).items()]
     return ", ".join([*shown, *(["found by " + " and ".join(found)] if found else [])])
+
+
+def explanation(result: Explanation) -> Iterator[str]:
+    """Whether a memory is recalled, why, and how it scores."""
+    yield ("recalled: " if result.recalled else f"not recalled ({result.kept_out_by}): ") + visible(result.reason)
+    if result.scoring is not None:
+        place = "" if result.recalled else f"number {result.rank} of {result.candidates} candidates, "
+        yield f"{result.scoring['score']:5.2f}  {place}{scoring(result.scoring)}"
 
 
 def memories(result: Iterable[Memory]) -> Iterator[str]:
@@ -135,8 +145,13 @@ def stats(result: Stats) -> Iterator[str]:
         if name == "live":
             value = ", ".join(f"{count} {kind}" for kind, count in value.items() if count) or 0
         elif name == "models":
-            value = ", ".join(f"{m.name} ({m.vectors} vectors, {m.pending} pending)" for m in result.models) or "none"
+            value = ", ".join(map(_model, result.models)) or "none"
         yield f"{name.replace('_', ' '):<16}{_word(value)}"
+
+
+def _model(model: ModelInfo) -> str:
+    of_what = "context vectors" if model.input == "context" else "vectors"
+    return f"{model.name} ({model.vectors} {of_what}, {model.pending} pending)"
 
 
 def categories(result: Iterable[Category]) -> Iterator[str]:

@@ -42,9 +42,13 @@ def budget(word: str) -> int | None:
         raise ArgumentTypeError(f"{word!r} is neither a number of tokens nor {NONE!r}") from None
 
 
-def embedder(word: str) -> str | Literal[False]:
-    """A model's name, or "none" for keywords only."""
-    return False if word == NONE else word
+def embedder(words: list[str] | None) -> list[str] | Literal[False] | None:
+    """Names of models, or "none" alone for keywords only. None: not said."""
+    if words is None or NONE not in words:
+        return words
+    if len(words) > 1:
+        raise ArgumentTypeError(f"--embedder {NONE} stands alone: it searches by keywords only")
+    return False
 
 
 def condition(word: str) -> tuple[str, str, Any]:

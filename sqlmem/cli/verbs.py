@@ -53,6 +53,8 @@ def _standard_input() -> str:
 
 def _remember_ready(options: Namespace) -> None:
     _read_text(options)
+    if options.defer and options.embedder == [values.NONE]:
+        raise Usage(f"--defer leaves the vectors for later; with --embedder {values.NONE} there are none")
     if options.lines and any(value is not None for value in (options.id, options.key, options.turn)):
         raise Usage("--lines makes several memories; --id, --key and --turn name one")
 
@@ -61,7 +63,7 @@ def _feedback_ready(options: Namespace) -> None:
     _read_text(options)
     # Without a new text there is nothing to embed: the model, which may be the caller's own, is not needed.
     if options.correction is None:
-        options.embedder = False
+        options.embedder = [values.NONE]
 
 
 def _correct_ready(options: Namespace) -> None:
@@ -76,6 +78,14 @@ def _forget_ready(options: Namespace) -> None:
     chosen = (options.ids, options.kinds, options.where, options.superseded, options.all)
     if not any(chosen) and options.session is None and options.older_than is None:
         raise Usage("forget what? Give an ID, --session, --kind, --older-than, --where, --superseded or --all")
+
+
+def _reembed_ready(options: Namespace) -> None:
+    if options.embedder is not None and values.NONE in options.embedder:
+        raise Usage(f"reembed computes vectors; --embedder {values.NONE} has none")
+    options.models = options.embedder
+    # The store is opened with the models that it has, or with none where others replace them.
+    options.embedder = None if options.models is None else [values.NONE]
 
 
 def _categories_ready(options: Namespace) -> None:
@@ -108,6 +118,7 @@ def _query(options: Namespace) -> dict[str, Any]:
         "token_budget": options.budget,
         "min_relevance": options.min_relevance,
         "now": options.now,
+        "strategy": options.strategy,
     }
 
 
@@ -151,6 +162,10 @@ def _context(store: MemoryStore, options: Namespace) -> object:
     return store.context(options.query, **_query(options), **_ranking(options), recent_turns=options.recent)
 
 
+def _explain(store: MemoryStore, options: Namespace) -> object:
+    return store.explain(options.query, options.id, **_query(options), **_ranking(options), score_gap=options.score_gap)
+
+
 def _turns(store: MemoryStore, options: Namespace) -> object:
     return store.turns(options.session, options.user, last=options.last)
 
@@ -189,6 +204,13 @@ def _forget(store: MemoryStore, options: Namespace) -> object:
     return {"forgotten": forgotten}
 
 
+def _reembed(store: MemoryStore, options: Namespace) -> object:
+    if options.models is None and not store.stats().models:
+        raise Usage("the file has no vectors yet, so name a model: reembed --embedder NAME")
+    progress = _progress if sys.stderr.isatty() else None
+    return {"vectors": store.reembed(options.models, context_vectors=options.context_vectors, progress=progress)}
+
+
 def _categories(store: MemoryStore, options: Namespace) -> object:
     if options.action == "create":
         store.categories.create(options.name, options.description)
@@ -209,6 +231,11 @@ def _block(result: ContextBlock) -> Iterator[str]:
         yield show.visible(result.text) if sys.stdout.isatty() else result.text
 
 
+def _progress(done: int, total: int) -> None:
+    # The next line overwrites this one, the last one stays.
+    print(f"{done:,} of {total:,} vectors", end="\n" if done >= total else "\r", file=sys.stderr, flush=True)
+
+
 def _pairs(result: dict[str, object]) -> Iterator[str]:
     yield from (f"{name.replace('_', ' ')}: {value}" for name, value in result.items() if value is not None)
 
@@ -218,6 +245,7 @@ COMMANDS = {
     "recall": Command(run=_recall, lines=show.recall, embeds=True),
     "context": Command(run=_context, lines=_block, embeds=True),
     "search": Command(run=_search, lines=show.recall, embeds=True),
+    "explain": Command(run=_explain, lines=show.explanation, embeds=True),
     "turns": Command(run=_turns, lines=show.conversation),
     "list": Command(run=_list, lines=show.page),
     "get": Command(run=lambda store, options: store.get(options.id), lines=show.one),
@@ -235,5 +263,6 @@ COMMANDS = {
     "stats": Command(run=lambda store, options: store.stats(), lines=show.stats),
     "check": Command(run=lambda store, options: store.check(), lines=show.check),
     "rebuild": Command(run=lambda store, options: {"indexed": store.rebuild()}, lines=_pairs),
+    "reembed": Command(run=_reembed, lines=_pairs, ready=_reembed_ready, embeds=True),
     "flush": Command(run=lambda store, options: {"embedded": store.flush()}, lines=_pairs, embeds=True),
 }

@@ -17,8 +17,8 @@ _MAX_TOKENS = 512
 class CrossEncoder:
     """The reranker in `folder`: `model.onnx`, which yields one number a pair, and `tokenizer.json`. Safe to share by threads.
 
-    Loaded by the first call (some 0.3 s). A pair of 100 tokens takes about 20 ms of one core. Pairs beyond 512 tokens lose
-    the end of the passage.
+    Loaded by the first call (some 0.3 s). A pair of 100 tokens takes about 20 ms of one core. Of pairs beyond 512 tokens
+    the longer text loses its end.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -53,7 +53,7 @@ class CrossEncoder:
         try:
             self._tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER_FILE))
             self._tokenizer.no_padding()
-            self._tokenizer.enable_truncation(_MAX_TOKENS, strategy="only_second")
+            self._tokenizer.enable_truncation(_MAX_TOKENS, strategy="longest_first")
             self._session = inference_session(self.folder / MODEL_FILE)
         except Exception as error:
             raise EmbeddingError(f"the cross-encoder in {self.folder} cannot be loaded: {error}") from error

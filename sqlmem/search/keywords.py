@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping
 
 from sqlmem import text as texts
@@ -23,6 +24,8 @@ MOST_WALKED = 20_000
 MOST_SCORED = 3_000
 # From this share of the store on, filtering what was found is quicker than searching the scope's word as well.
 WIDE_SHARE = 0.25
+# What this many memories hold takes 20 µs to count.
+COMMON = 1_000
 
 _BEST = f"""
 select rowid, -bm25(memory_fts, {WEIGHTS}) as score from memory_fts
@@ -36,11 +39,12 @@ select f.rowid, -bm25(memory_fts, {weights}) as score
  where memory_fts match :match and {condition}
  order by score desc, m.at desc, f.rowid desc limit :limit
 """
+_SCOPE_WORD = re.compile(r"scopex[uswp]\d+x")
 _FREQUENCY = "select doc from memory_word where term = :term"
 
 
 class Frequencies:
-    """In how many memories a word stands: kept between queries, because a look-up walks the word's whole posting list."""
+    """In how many memories a word stands. Those of common words are kept between queries: a look-up walks the whole list."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -56,9 +60,12 @@ class Frequencies:
 
     def of(self, db: Database, stem: str) -> int:
         """How many memories hold the stem."""
-        if stem not in self._known:
-            self._known[stem] = db.value(_FREQUENCY, {"term": stem}) or 0
-        return self._known[stem]
+        if stem in self._known:
+            return self._known[stem]
+        count: int = db.value(_FREQUENCY, {"term": stem}) or 0
+        if count >= COMMON:
+            self._known[stem] = count
+        return count
 
 
 def terms(db: Database, query: str) -> list[str]:
@@ -66,6 +73,8 @@ def terms(db: Database, query: str) -> list[str]:
     words: list[str] = []
     for word in db.words(texts.prepare(texts.readable(query))):
         # The last character of an unspaced run is indexed alone; in a question its bigram already stands for it.
+        if _SCOPE_WORD.fullmatch(word):
+            continue
         if len(word) == 1 and texts.SINGLE.match(word) and words and len(words[-1]) > 1 and words[-1].endswith(word):
             continue
         words.append(word)
@@ -74,23 +83,32 @@ def terms(db: Database, query: str) -> list[str]:
 
 
 def search(
-    db: Database, words: list[str], condition: Condition, frequencies: Frequencies, *, limit: int
+    db: Database, words: list[str], condition: Condition, frequencies: Frequencies, *, limit: int, alone: bool
 ) -> list[tuple[int, float]]:
-    """The `limit` best (rowid, bm25), best first; higher is better. Filters hold inside: it starves nowhere."""
+    """The `limit` best (rowid, bm25), best first; higher is better. Filters hold inside.
+
+    What holds only words that are too common in the store is found where nothing else is, or, if words are searched `alone`,
+    where fewer than `limit` are.
+    """
     if not words:
         return []
     share = filters.share(db, condition)
-    match = f"({_expression(db, words, share, frequencies)})"
+    scope = ""
     if condition.scope_words is not None and share < WIDE_SHARE:
-        match += f" AND ({' OR '.join(condition.scope_words)})"
+        scope = f" AND ({' OR '.join(condition.scope_words)})"
+    chosen = _expression(db, words, share, frequencies)
+    match = f"({chosen}){scope}"
     # Most of what is found passes the filters: looking up the best alone saves as much as scoring all of it costs.
     most = 2 * limit
     best: list[tuple[int, float]] = [(row[0], row[1]) for row in db.rows(_BEST, {"match": match, "most": most})]
     some = {**condition.bindings, "some": array(rowid for rowid, _ in best)}
     fine = {row[0] for row in db.rows(_PASSING.format(condition=condition.sql), some)}
     passing = [pair for pair in best if pair[0] in fine][:limit]
-    if len(passing) == limit or len(best) < most:
+    every = _any_of(words)
+    if len(passing) == limit or (len(best) < most and (chosen == every or (passing and not alone))):
         return passing
+    # Filters kept most of it out, or the scope holds little of the words that were chosen by the whole store.
+    match = f"({every}){scope}" if alone or not passing else match
     sql = _SEARCH.format(weights=WEIGHTS, condition=condition.sql)
     return [(row[0], row[1]) for row in db.rows(sql, {**condition.bindings, "match": match, "limit": limit})]
 
@@ -102,10 +120,10 @@ def stems(db: Database, text: str) -> list[str]:
 
 def weights(db: Database, query: str, frequencies: Frequencies) -> dict[str, float]:
     """The question's words as the index stores them, each with its share of their idf; 1.0 together."""
-    words = {stem for word in terms(db, query) for stem in db.words(word, stemmed=True)}
+    words = dict.fromkeys(stem for word in terms(db, query) for stem in db.words(word, stemmed=True))
     total = frequencies.total(db)
     idf = {stem: math.log(1 + (total + 0.5) / (min(frequencies.of(db, stem), total) + 0.5)) for stem in words}
-    whole = sum(idf.values())
+    whole = math.fsum(idf.values())
     return {stem: weight / whole for stem, weight in idf.items()} if whole else {}
 
 
@@ -125,19 +143,21 @@ def coverage(db: Database, query: str, rowids: Iterable[int], frequencies: Frequ
     if not rowids:
         return {}
     shares = weights(db, query, frequencies)
-    held = {rowid: shares.keys() & set(db.words(said, stemmed=True)) for rowid, said in keyword_index.own(db, rowids).items()}
-    return {rowid: sum(shares[stem] for stem in sorted(words)) for rowid, words in held.items()}
+    held = {rowid: set(db.words(said, stemmed=True)) for rowid, said in keyword_index.own(db, rowids).items()}
+    return {rowid: math.fsum(share for stem, share in shares.items() if stem in words) for rowid, words in held.items()}
 
 
 def _expression(db: Database, words: list[str], share: float, frequencies: Frequencies) -> str:
     """The words, or as many of the rarest as may be scored one by one, and of the others each two together."""
     total = frequencies.total(db)
     if total * len(words) <= MOST_SCORED:
-        return " OR ".join(map(_quoted, words))
+        return _any_of(words)
     counts = {word: max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0) for word in words}
     rarest = sorted(words, key=counts.__getitem__)
     sums = list(itertools.accumulate(counts[word] for word in rarest))
     alone = max(1, sum(walked <= MOST_WALKED and walked * share <= MOST_SCORED for walked in sums))
+    if alone == len(words):
+        return _any_of(words)
     parts = [_quoted(word) for word in rarest[:alone]]
     walked = scored = float(sums[alone - 1])
     for first, second in itertools.combinations(rarest[alone:], 2):
@@ -147,6 +167,10 @@ def _expression(db: Database, words: list[str], share: float, frequencies: Frequ
             break
         parts.append(f"({_quoted(first)} AND {_quoted(second)})")
     return " OR ".join(parts)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return " OR ".join(map(_quoted, words))
 
 
 def _quoted(word: str) -> str:

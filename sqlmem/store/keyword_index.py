@@ -11,11 +11,12 @@ import contextlib
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sqlmem import text as texts
 from sqlmem.clock import from_ms
-from sqlmem.db import Database
+from sqlmem.db import Database, Row
 from sqlmem.schema import sql
 from sqlmem.store import memories, scopes, vector_index
 from sqlmem.store.scopes import Scope
@@ -81,6 +82,19 @@ class Run(NamedTuple):
     turns: list[int]
 
 
+@dataclass(slots=True)
+class Known:
+    """What the look at the rows before a change leaves for the look after it.
+
+    A stored text stays as it is, so what it becomes in the index is worked out once. Where no stored row changes, and new ones
+    are put in one run of a scope, the turns before that run stay (`lasting`).
+    """
+
+    lasting: bool
+    words: dict[int, tuple[str, str]] = field(default_factory=dict)  # by rowid: a turn's own, and what it lends
+    before: dict[Place, list[Row]] = field(default_factory=dict)
+
+
 @contextlib.contextmanager
 def following(db: Database, rowids: Iterable[int] = (), places: Iterable[Place] = ()) -> Iterator[set[int]]:
     """Bring the index into line with what the body of the `with` does to the rows.
@@ -90,10 +104,11 @@ def following(db: Database, rowids: Iterable[int] = (), places: Iterable[Place] 
     """
     changed = set(rowids)
     runs = _runs([*_places(db, changed), *places])
-    before = _affected(db, runs, changed)
+    known = Known(lasting=not changed and len({run.scope for run in runs}) == len(runs))
+    before = _affected(db, runs, changed, known)
     affected = changed | before.keys()
     yield affected
-    after = _affected(db, runs, affected)
+    after = _affected(db, runs, affected, known)
     _rewrite(db, before, after)
     led_anew = [rowid for rowid, document in before.items() if rowid in after and after[rowid].lead != document.lead]
     if led_anew:
@@ -112,7 +127,7 @@ def _rewrite(db: Database, before: Mapping[int, Document], after: Mapping[int, D
 def documents(db: Database, rowids: Iterable[int]) -> dict[int, Document]:
     """What the index must hold for those of `rowids` that exist."""
     chosen = set(rowids)
-    return _affected(db, _runs(_places(db, chosen)), chosen)
+    return _affected(db, _runs(_places(db, chosen)), chosen, Known(lasting=False))
 
 
 def own(db: Database, rowids: Iterable[int]) -> dict[int, str]:
@@ -170,42 +185,52 @@ def _runs(places: Iterable[Place]) -> list[Run]:
     return runs
 
 
-def _affected(db: Database, runs: Iterable[Run], rowids: Iterable[int]) -> dict[int, Document]:
+def _affected(db: Database, runs: Iterable[Run], rowids: Iterable[int], known: Known) -> dict[int, Document]:
     """The documents of the turns that the runs bear on, and of `rowids`."""
     found: dict[int, Document] = {}
     for run in runs:
-        found.update(_around(db, run))
+        found.update(_around(db, run, known))
     others = [rowid for rowid in rowids if rowid not in found]
-    known: dict[int, Scope] = {}
+    owners: dict[int, Scope] = {}
     for rowid, stored in memories.by_rowids(db, others).items() if others else ():
-        if stored.scope not in known:
-            known[stored.scope] = scopes.of_memory(db, stored.scope)
+        if stored.scope not in owners:
+            owners[stored.scope] = scopes.of_memory(db, stored.scope)
         # Not a live turn: those all stand in a run.
-        words = known[stored.scope].words(stored.kind)
+        words = owners[stored.scope].words(stored.kind)
         found[rowid] = Document(_own(stored.role, stored.text, stored.at), "", words, 0)
     return found
 
 
-def _around(db: Database, run: Run) -> dict[int, Document]:
+def _around(db: Database, run: Run, known: Known) -> dict[int, Document]:
     """The documents of the live turns at the run's places and up to two beside them."""
-    first, reach = run.turns[0], 2 * NEIGHBOURS
-    before = db.rows(_BEFORE, {"scope": run.scope.id, "first": first, "count": reach})
-    from_first = {"scope": run.scope.id, "first": first, "count": run.turns[-1] - first + 1 + reach}
-    window = [Turn(*row) for row in (*reversed(before), *db.rows(_FROM, from_first))]
+    window = _window(db, run, known)
     numbers = [turn.turn for turn in window]
     near: set[int] = set()
     for turn in run.turns:
         # Where the place is or would be: the turn there, if any, and the nearest on both sides.
         start, end = bisect_left(numbers, turn), bisect_right(numbers, turn)
         near.update(range(max(0, start - NEIGHBOURS), min(len(window), end + NEIGHBOURS)))
-    words, lent = run.scope.words("turn"), [_lent(turn) for turn in window]
+    for shown in window:
+        if shown.rowid not in known.words:
+            known.words[shown.rowid] = _own(shown.role, shown.text, shown.at), _lent(shown)
+    scope, lent = run.scope.words("turn"), [known.words[turn.rowid][1] for turn in window]
     found = {}
     for place in near:
         shown = window[place]
         lead = window[place - 1].rowid if place else 0
         ctx = _ctx(lent, place) if len(shown.text) <= STANDS_ALONE_CHARACTERS else ""
-        found[shown.rowid] = Document(_own(shown.role, shown.text, shown.at), ctx, words, lead)
+        found[shown.rowid] = Document(known.words[shown.rowid][0], ctx, scope, lead)
     return found
+
+
+def _window(db: Database, run: Run, known: Known) -> list[Turn]:
+    """The live turns at and between the run's places, and as many on each side as can bear on them."""
+    first, reach = run.turns[0], 2 * NEIGHBOURS
+    start = Place(run.scope, first)
+    if start not in known.before or not known.lasting:
+        known.before[start] = db.rows(_BEFORE, {"scope": run.scope.id, "first": first, "count": reach})
+    from_first = {"scope": run.scope.id, "first": first, "count": run.turns[-1] - first + 1 + reach}
+    return [Turn(*row) for row in (*reversed(known.before[start]), *db.rows(_FROM, from_first))]
 
 
 def _own(role: str, text: str, at: int) -> str:

@@ -15,6 +15,7 @@ select b.id from scope s join scope b on b.user = s.user and coalesce(b.session,
 """
 _SHARE = "select (select count(*) from scope where user = :user) * 1.0 / count(*) from scope"
 _NEXT_TURN = "select next_turn from scope where id = :id"
+_TAKE_TURN = "update scope set next_turn = next_turn + 1 where id = :id returning next_turn - 1"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
 
 
@@ -69,6 +70,12 @@ def of_memory(db: Database, scope_id: int) -> Scope:
 def next_turn(db: Database, scope_id: int) -> int:
     """The number for the next turn: above every number that was ever given here, forgotten turns included."""
     number: int = db.value(_NEXT_TURN, {"id": scope_id})
+    return number
+
+
+def take_turn(db: Database, scope_id: int) -> int:
+    """The number for the next turn, which from now on is taken."""
+    number: int = db.value(_TAKE_TURN, {"id": scope_id})
     return number
 
 
