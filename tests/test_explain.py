@@ -13,7 +13,6 @@ import sqlmem
 from tests.conftest import OpenStore
 from tests.helpers_store import DAY, START, MovableClock, contents
 
-
 CHOICES: dict[str, list[Any]] = {
     "session": ["a", "b"],
     "token_budget": [0, 5, 20],
