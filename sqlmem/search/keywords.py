@@ -87,8 +87,8 @@ def search(
 ) -> list[tuple[int, float]]:
     """The `limit` best (rowid, bm25), best first; higher is better. Filters hold inside.
 
-    What holds only words that are too common in the store is found where nothing else is, or, if words are searched `alone`,
-    where fewer than `limit` are.
+    What holds only words that are too common in the store is found if words are searched `alone` and fewer than `limit` others
+    are; beside vectors it is left to those.
     """
     if not words:
         return []
@@ -105,10 +105,10 @@ def search(
     fine = {row[0] for row in db.rows(_PASSING.format(condition=condition.sql), some)}
     passing = [pair for pair in best if pair[0] in fine][:limit]
     every = _any_of(words)
-    if len(passing) == limit or (len(best) < most and (chosen == every or (passing and not alone))):
+    if len(passing) == limit or (len(best) < most and (chosen == every or not alone)):
         return passing
     # Filters kept most of it out, or the scope holds little of the words that were chosen by the whole store.
-    match = f"({every}){scope}" if alone or not passing else match
+    match = f"({every}){scope}" if alone else match
     sql = _SEARCH.format(weights=WEIGHTS, condition=condition.sql)
     return [(row[0], row[1]) for row in db.rows(sql, {**condition.bindings, "match": match, "limit": limit})]
 
