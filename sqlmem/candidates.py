@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlmem import ranking
@@ -42,18 +42,18 @@ CONTEXT_WEIGHT = 0.35 / 0.65
 _RECENT = f"select {memories.OF_M} from memory m"
 
 
-@dataclass(slots=True)
+Places = Mapping[str, Mapping[int, int]]
+"""By the name of a search, the places of what it found, by rowid."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """What the searches proposed. `found_by` holds each one's place by rowid."""
+    """What the searches proposed."""
 
     candidates: list[Candidate]
     spaces: list[Space]
     expected: float
-    found_by: dict[str, dict[int, int]] = field(default_factory=dict)
-
-    def places(self, rowid: int) -> dict[str, int]:
-        """Which searches found a memory, and at which place."""
-        return {name: ranks[rowid] for name, ranks in self.found_by.items() if rowid in ranks}
+    places: Places
 
 
 class Relevant(NamedTuple):
@@ -63,25 +63,29 @@ class Relevant(NamedTuple):
     relevance: float
     joint: float
     norm: float
-    found_by: Mapping[str, int]
+    places: Places
+
+    @property
+    def found_by(self) -> dict[str, int]:
+        """Which searches found the memory, and at which place."""
+        return {name: ranks[self.stored.rowid] for name, ranks in self.places.items() if self.stored.rowid in ranks}
 
 
 def gather(engine: Engine, query: str, strategy: Strategy, encoded: Encoded, condition: Condition, size: int) -> Pool:
     """The best `size` of each search. Use it inside a read."""
     db, vectors = engine.db, encoded.vectors
-    words = [] if strategy == "low_latency" else keywords.terms(db, query)
+    words = keywords.asked(db, "" if strategy == "low_latency" else query, engine.frequencies)
     models = [] if encoded.encoder is None else [model for model in encoded.encoder.serving(db) if model.name in vectors]
-    by_word = dict(keywords.search(db, words, condition, engine.frequencies, limit=size, alone=not models))
+    by_word = dict(keywords.search(db, words, condition, limit=size, alone=not models))
     near = {model.id: _near(engine, model, vectors[model.name], condition, size) for model in models}
     chosen = by_word.keys() | {rowid for found in near.values() for rowid in found}
-    cosines = {model.id: _with_rest(engine, model, vectors[model.name], near[model.id], chosen) for model in models}
+    cosines = [_with_rest(engine, model, vectors[model.name], near[model.id], chosen) for model in models]
     candidates = [
-        Candidate(stored, tuple(cosines[model.id].get(rowid) for model in models), by_word.get(rowid, 0.0))
+        Candidate(stored, tuple([by_rowid.get(rowid) for by_rowid in cosines]), by_word.get(rowid, 0.0))
         for rowid, stored in memories.by_rowids(db, chosen).items()
     ]
-    found_by = {"keywords": _placed(by_word), **{_search_name(model, models): _placed(near[model.id]) for model in models}}
-    expected = keywords.expected(db, words, engine.frequencies)
-    return Pool(candidates, [_space(model, vectors) for model in models], expected, found_by)
+    places = {"keywords": _placed(by_word), **{_search_name(model, models): _placed(near[model.id]) for model in models}}
+    return Pool(candidates, [_space(model, vectors) for model in models], words.expected, places)
 
 
 def relevant(engine: Engine, query: str, pool: Pool, bonus: Mapping[int, float]) -> dict[int, Relevant]:
@@ -93,11 +97,10 @@ def relevant(engine: Engine, query: str, pool: Pool, bonus: Mapping[int, float])
     unseen = [c.stored.rowid for c in pool.candidates if not c.seen]
     shares = keywords.coverage(engine.db, query, unseen, engine.frequencies)
     found = {}
-    for candidate in pool.candidates:
+    for candidate, above in zip(pool.candidates, ranking.means_above(pool.candidates, pool.spaces), strict=True):
         rowid = candidate.stored.rowid
-        absolute = ranking.mean_above(candidate, pool.spaces) if candidate.seen else shares[rowid]
-        bounded = min(1.0, max(0.0, absolute))
-        found[rowid] = Relevant(candidate.stored, bounded, joint[rowid], norm[rowid], pool.places(rowid))
+        bounded = min(1.0, max(0.0, shares.get(rowid, above)))
+        found[rowid] = Relevant(candidate.stored, bounded, joint[rowid], norm[rowid], pool.places)
     return found
 
 
@@ -105,7 +108,8 @@ def newest(engine: Engine, condition: Condition, size: int) -> dict[int, Relevan
     """What a blank question finds: the newest memories, without relevance."""
     sql = f"{_RECENT} where {condition.sql} order by m.at desc, m.rowid desc limit :limit"
     rows = engine.db.rows(sql, {**condition.bindings, "limit": size})
-    return {row[0]: Relevant(Stored(*row), 0.0, 0.0, 0.0, {"recency": place}) for place, row in enumerate(rows, 1)}
+    places = {"recency": {row[0]: place for place, row in enumerate(rows, 1)}}
+    return {row[0]: Relevant(Stored(*row), 0.0, 0.0, 0.0, places) for row in rows}
 
 
 def _near(engine: Engine, model: Model, vector: Any, condition: Condition, size: int) -> dict[int, float]:

@@ -54,6 +54,8 @@ _SUBJECT = re.compile(
     r"\b(?:did|does|do|has|have|had|is|was|are|were|will|would|could|can|might|should)\s+(\w+)\b(?!['’]| and\b)", re.IGNORECASE
 )
 _WORD = re.compile(r"\w+")
+# What findall() over lowered text does, in half the time where the text is ASCII.
+_ASCII_WORDS = {code: chr(code).lower() if _WORD.match(chr(code)) else " " for code in range(128)}
 _TIMES = frozenset(
     f"yesterday tonight tomorrow ago monday tuesday wednesday thursday friday saturday sunday {' '.join(_MONTHS)}".split()
 ) - {"may", "march"}
@@ -101,14 +103,14 @@ class Traits:
 
 
 def traits(text: str) -> Traits:
-    """Read a text once; costs 10 µs for 150 characters."""
-    words = set(_WORD.findall(text.lower()))
+    """Read a text once; costs 5 µs for 150 characters."""
+    words = set(text.translate(_ASCII_WORDS).split() if text.isascii() else _WORD.findall(text.lower()))
     tells_time = not words.isdisjoint(_TIMES) or not (words.isdisjoint(_WHICH) or words.isdisjoint(_SPANS))
     tokens = max(1, estimate(text))
     length = LENGTH_PENALTY * max(0.0, math.log2(tokens / LENGTH_FREE_TOKENS))
     return Traits(
         asks=text.rstrip().endswith(("?", "？")),
-        tells_time=tells_time or _YEAR.search(text) is not None,
+        tells_time=tells_time or (("19" in text or "20" in text) and _YEAR.search(text) is not None),
         length_cost=length - DENSITY_WEIGHT * math.log2((1 + len(words)) / (1 + tokens)),
     )
 
@@ -209,9 +211,9 @@ def _month(name: str) -> int:
     return next(number for number, month in enumerate(_MONTHS, 1) if month.startswith(name.lower()[:3]))
 
 
-def mean_above(candidate: Candidate, spaces: Sequence[Space]) -> float:
-    """Where a candidate stands between ordinary text (0) and the question itself (1), in the spaces where it has a vector."""
-    return _mean(candidate, spaces, [1.0] * len(spaces))
+def means_above(candidates: Sequence[Candidate], spaces: Sequence[Space]) -> list[float]:
+    """Where each stands between ordinary text (0) and the question itself (1), in the spaces where it has a vector."""
+    return _means(candidates, spaces, [1.0] * len(spaces))
 
 
 def _base(candidates: Sequence[Candidate], spaces: Sequence[Space], expected: float) -> dict[int, float]:
@@ -221,7 +223,11 @@ def _base(candidates: Sequence[Candidate], spaces: Sequence[Space], expected: fl
     strongest = max((candidate.bm25 for candidate in candidates), default=0.0)
     strongest = max(strongest, EXPECTED_SHARE * expected) or 1.0
     share = (VECTOR_SHARE if expected else 1.0) if spaces else 0.0
-    return {c.stored.rowid: share * _mean(c, spaces, nearest) + (1 - share) * max(0.0, c.bm25) / strongest for c in candidates}
+    means = _means(candidates, spaces, nearest)
+    return {
+        c.stored.rowid: share * mean + (1 - share) * max(0.0, c.bm25) / strongest
+        for c, mean in zip(candidates, means, strict=True)
+    }
 
 
 def _neighbours(candidates: Sequence[Candidate], base: Mapping[int, float], known: Mapping[int, Traits]) -> dict[int, float]:
@@ -238,16 +244,18 @@ def _neighbours(candidates: Sequence[Candidate], base: Mapping[int, float], know
     return gains
 
 
-def _mean(candidate: Candidate, spaces: Sequence[Space], most: Sequence[float]) -> float:
-    """Where the candidate stands between each space's anchor (0) and `most` (1), by the spaces' weights."""
-    total = weights = 0.0
-    for place, cosine in enumerate(candidate.cosines):
-        if cosine is not None:
-            anchor, weight = spaces[place]
-            reach = most[place] - anchor
-            total += weight * (cosine - anchor) / reach if reach > _ROUNDING else 0.0
-            weights += weight
-    return total / weights if weights else 0.0
+def _means(candidates: Sequence[Candidate], spaces: Sequence[Space], most: Sequence[float]) -> list[float]:
+    """Where each candidate stands between each space's anchor (0) and `most` (1), by the spaces' weights."""
+    totals, weights = [0.0] * len(candidates), [0.0] * len(candidates)
+    for place, (space, top) in enumerate(zip(spaces, most, strict=True)):
+        reach = top - space.anchor
+        scale = space.weight / reach if reach > _ROUNDING else 0.0
+        for number, candidate in enumerate(candidates):
+            cosine = candidate.cosines[place]
+            if cosine is not None:
+                totals[number] += scale * (cosine - space.anchor)
+                weights[number] += space.weight
+    return [total / weight if weight else 0.0 for total, weight in zip(totals, weights, strict=True)]
 
 
 def _sessions(candidates: Sequence[Candidate], base: Mapping[int, float]) -> dict[int, float]:

@@ -76,7 +76,7 @@ class Ranked(NamedTuple):
             "recency": self.recency,
             "feedback": self.feedback,
             "score": self.score,
-            "found_by": dict(self.relevant.found_by),
+            "found_by": self.relevant.found_by,
         }
 
 

@@ -401,9 +401,9 @@ def test_several_spaces_share_with_words_as_one_does() -> None:
 
 def test_relevance_is_the_mean_of_the_spaces_in_which_a_memory_stands() -> None:
     spaces = ranking.Space(0.2, 1.0), ranking.Space(0.5, 3.0)
-    assert ranking.mean_above(candidate(1, (0.6, 1.0)), spaces) == pytest.approx((0.5 + 3 * 1.0) / 4)
-    assert ranking.mean_above(candidate(1, (0.6, None)), spaces) == pytest.approx(0.5)
-    assert ranking.mean_above(candidate(1, (None, 0.5)), spaces) == 0.0
+    both, first, second = candidate(1, (0.6, 1.0)), candidate(2, (0.6, None)), candidate(3, (None, 0.5))
+    means = ranking.means_above([both, first, second, candidate(4, (None, None))], spaces)
+    assert means == pytest.approx([(0.5 + 3 * 1.0) / 4, 0.5, 0.0, 0.0])
     assert not candidate(1, (None, None)).seen
     assert candidate(1, (None, 0.5)).seen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ _IN_CATEGORY = """
 exists (select 1 from memory_category mc join category c on c.id = mc.category
          where mc.memory = m.rowid and c.name in (select value from json_each(:categories)))
 """
+# A cross join keeps SQLite from reading the whole scope by its index.
+_PASSING = "select m.rowid from json_each(:some) s cross join memory m on m.rowid = s.value where {condition}"
 _KNOWN_CATEGORIES = "select name from category order by name"
 
 
@@ -117,6 +119,24 @@ def failing(db: Database, chosen: Filter, now: int, rowid: int) -> str | None:
     passed = db.row(f"select {columns} from memory m where m.rowid = :rowid", {**bound, "now": now, "rowid": rowid})
     assert passed is not None, "asked about a memory that is there"
     return next((name for (name, _), fine in zip(tests, passed, strict=True) if not fine), None)
+
+
+def passing(
+    db: Database, sql: str, bindings: Mapping[str, Any], ranked: Sequence[tuple[int, float]], limit: int
+) -> list[tuple[int, float]]:
+    """The first `limit` pairs of a rowid and a score, of `ranked`, whose memory passes a condition on `memory m`.
+
+    Looks up no more than it must: first a few over the limit, as most pass most conditions.
+    """
+    found: list[tuple[int, float]] = []
+    start, size = 0, limit + limit // 8
+    while start < len(ranked) and len(found) < limit:
+        part = ranked[start : start + size]
+        rows = db.rows(_PASSING.format(condition=sql), {**bindings, "some": array(rowid for rowid, _ in part)})
+        fine = {row[0] for row in rows}
+        found += [pair for pair in part if pair[0] in fine]
+        start, size = start + size, len(ranked)
+    return found[:limit]
 
 
 def share(db: Database, condition: Condition) -> float:

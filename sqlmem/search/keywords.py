@@ -6,13 +6,13 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sqlmem import text as texts
 from sqlmem.db import Database
 from sqlmem.search import filters
 from sqlmem.search.filters import Condition
 from sqlmem.store import keyword_index, memories
-from sqlmem.store.memories import array
 
 # FTS5 accepts any number of terms; a pasted page must not become a query of thousands.
 MOST_TERMS = 32
@@ -24,15 +24,14 @@ MOST_WALKED = 20_000
 MOST_SCORED = 3_000
 # From this share of the store on, filtering what was found is quicker than searching the scope's word as well.
 WIDE_SHARE = 0.25
-# What this many memories hold takes 20 µs to count.
-COMMON = 1_000
+# A word that stands in more memories than this is not counted to its end, which in a large store would take 20 ms; how
+# close these first ones lie together tells the rest, within a few percent for a word that is used evenly.
+COUNTED = 500
 
 _BEST = f"""
 select rowid, -bm25(memory_fts, {WEIGHTS}) as score from memory_fts
  where memory_fts match :match order by score desc, rowid desc limit :most
 """
-# A cross join keeps SQLite from reading the whole scope by its index.
-_PASSING = "select m.rowid from json_each(:some) s cross join memory m on m.rowid = s.value where {condition}"
 _SEARCH = """
 select f.rowid, -bm25(memory_fts, {weights}) as score
   from memory_fts f join memory m on m.rowid = f.rowid
@@ -40,11 +39,13 @@ select f.rowid, -bm25(memory_fts, {weights}) as score
  order by score desc, m.at desc, f.rowid desc limit :limit
 """
 _SCOPE_WORD = re.compile(r"scopex[uswp]\d+x")
-_FREQUENCY = "select doc from memory_word where term = :term"
+_FIRST = """
+select count(*), min(rowid), max(rowid) from (select rowid from memory_fts where memory_fts match :word limit :counted)
+"""
 
 
 class Frequencies:
-    """In how many memories a word stands. Those of common words are kept between queries: a look-up walks the whole list."""
+    """In how many memories a word stands, estimated for the common ones, which are kept between queries."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -58,14 +59,39 @@ class Frequencies:
             self._total = total
         return total
 
-    def of(self, db: Database, stem: str) -> int:
-        """How many memories hold the stem."""
-        if stem in self._known:
-            return self._known[stem]
-        count: int = db.value(_FREQUENCY, {"term": stem}) or 0
-        if count >= COMMON:
-            self._known[stem] = count
-        return count
+    def of(self, db: Database, words: Iterable[str]) -> dict[str, int]:
+        """How many memories hold each word. Use after total(), in the same read."""
+        return {word: self._known.get(word) or self._look_up(db, word) for word in words}
+
+    def _look_up(self, db: Database, word: str) -> int:
+        count, first, last = db.rows(_FIRST, {"word": _quoted(word), "counted": COUNTED})[0]
+        if count == COUNTED:
+            count = round(count * (self._total - first + 1) / (last - first + 1))
+            self._known[word] = count
+        return int(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The words of a question, each with the number of memories that hold it, of `total`."""
+
+    counts: Mapping[str, int]
+    total: int
+
+    @property
+    def expected(self) -> float:
+        """The sum of the words' idf as bm25 reckons it: about the score of a memory of ordinary length that holds each once."""
+        whole = 0.0
+        for held in (min(self.total, count) for count in self.counts.values()):
+            likely = math.log((self.total - held + 0.5) / (held + 0.5)) if held else math.log(max(2, self.total))
+            whole += max(1e-6, likely)
+        return whole
+
+
+def asked(db: Database, query: str, frequencies: Frequencies) -> Asked:
+    """Read a question for search(). Use it inside a read."""
+    total = frequencies.total(db)
+    return Asked(frequencies.of(db, terms(db, query)), total)
 
 
 def terms(db: Database, query: str) -> list[str]:
@@ -82,29 +108,25 @@ def terms(db: Database, query: str) -> list[str]:
     return ([word for word in unique if word not in texts.STOPWORDS] or unique)[:MOST_TERMS]
 
 
-def search(
-    db: Database, words: list[str], condition: Condition, frequencies: Frequencies, *, limit: int, alone: bool
-) -> list[tuple[int, float]]:
+def search(db: Database, words: Asked, condition: Condition, *, limit: int, alone: bool) -> list[tuple[int, float]]:
     """The `limit` best (rowid, bm25), best first; higher is better. Filters hold inside.
 
     What holds only words that are too common in the store is found if words are searched `alone` and fewer than `limit` others
     are; beside vectors it is left to those.
     """
-    if not words:
+    if not words.counts:
         return []
     share = filters.share(db, condition)
     scope = ""
     if condition.scope_words is not None and share < WIDE_SHARE:
         scope = f" AND ({' OR '.join(condition.scope_words)})"
-    chosen = _expression(db, words, share, frequencies)
+    chosen = _expression(words, share)
     match = f"({chosen}){scope}"
     # Most of what is found passes the filters: looking up the best alone saves as much as scoring all of it costs.
     most = 2 * limit
     best: list[tuple[int, float]] = [(row[0], row[1]) for row in db.rows(_BEST, {"match": match, "most": most})]
-    some = {**condition.bindings, "some": array(rowid for rowid, _ in best)}
-    fine = {row[0] for row in db.rows(_PASSING.format(condition=condition.sql), some)}
-    passing = [pair for pair in best if pair[0] in fine][:limit]
-    every = _any_of(words)
+    passing = filters.passing(db, condition.sql, condition.bindings, best, limit)
+    every = _any_of(words.counts)
     if len(passing) == limit or (len(best) < most and (chosen == every or not alone)):
         return passing
     # Filters kept most of it out, or the scope holds little of the words that were chosen by the whole store.
@@ -120,21 +142,11 @@ def stems(db: Database, text: str) -> list[str]:
 
 def weights(db: Database, query: str, frequencies: Frequencies) -> dict[str, float]:
     """The question's words as the index stores them, each with its share of their idf; 1.0 together."""
-    words = dict.fromkeys(stem for word in terms(db, query) for stem in db.words(word, stemmed=True))
-    total = frequencies.total(db)
-    idf = {stem: math.log(1 + (total + 0.5) / (min(frequencies.of(db, stem), total) + 0.5)) for stem in words}
+    read = asked(db, query, frequencies)
+    counts = {stem: count for word, count in read.counts.items() for stem in db.words(word, stemmed=True)}
+    idf = {stem: math.log(1 + (read.total + 0.5) / (min(count, read.total) + 0.5)) for stem, count in counts.items()}
     whole = math.fsum(idf.values())
     return {stem: weight / whole for stem, weight in idf.items()} if whole else {}
-
-
-def expected(db: Database, words: list[str], frequencies: Frequencies) -> float:
-    """The sum of the words' idf as bm25 reckons it: about the score of a memory of ordinary length that holds each once."""
-    total = frequencies.total(db)
-    whole = 0.0
-    for word in words:
-        held = min(total, max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0))
-        whole += max(1e-6, math.log((total - held + 0.5) / (held + 0.5))) if held else math.log(max(2, total))
-    return whole
 
 
 def coverage(db: Database, query: str, rowids: Iterable[int], frequencies: Frequencies) -> Mapping[int, float]:
@@ -147,17 +159,16 @@ def coverage(db: Database, query: str, rowids: Iterable[int], frequencies: Frequ
     return {rowid: math.fsum(share for stem, share in shares.items() if stem in words) for rowid, words in held.items()}
 
 
-def _expression(db: Database, words: list[str], share: float, frequencies: Frequencies) -> str:
+def _expression(words: Asked, share: float) -> str:
     """The words, or as many of the rarest as may be scored one by one, and of the others each two together."""
-    total = frequencies.total(db)
-    if total * len(words) <= MOST_SCORED:
-        return _any_of(words)
-    counts = {word: max((frequencies.of(db, stem) for stem in db.words(word, stemmed=True)), default=0) for word in words}
-    rarest = sorted(words, key=counts.__getitem__)
+    counts, total = words.counts, words.total
+    if total * len(counts) <= MOST_SCORED:
+        return _any_of(counts)
+    rarest = sorted(counts, key=counts.__getitem__)
     sums = list(itertools.accumulate(counts[word] for word in rarest))
     alone = max(1, sum(walked <= MOST_WALKED and walked * share <= MOST_SCORED for walked in sums))
-    if alone == len(words):
-        return _any_of(words)
+    if alone == len(counts):
+        return _any_of(counts)
     parts = [_quoted(word) for word in rarest[:alone]]
     walked = scored = float(sums[alone - 1])
     for first, second in itertools.combinations(rarest[alone:], 2):

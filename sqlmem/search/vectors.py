@@ -29,8 +29,6 @@ select m.rowid, v.code from memory m join {table} v on v.id = m.rowid where {con
 """
 _SCOPE_ROWS = "select count(*) from (select 1 from memory m where {scope} and m.ended_at is null limit :most)"
 _ROWIDS = "select group_concat(rowid) from (select m.rowid from memory m where {condition})"
-# A cross join keeps SQLite from reading the whole scope by its index.
-_PASSING = "select m.rowid from json_each(:some) s cross join memory m on m.rowid = s.value where {condition}"
 _OF = "select id, code from {table} where id in (select value from json_each(:some)) and code is not null"
 _PROPOSE = "select id from {table}_bits where live = 1 and bit match vec_bit(:bits) and k = :k"
 
@@ -82,10 +80,9 @@ def _large(
     if filters.share(db, condition) >= WIDE_SHARE:
         proposed = _propose(db, model, query) if held is None else held.nearest(query)
         near = _sorted(score(db, model, query, proposed).items())
-        passing = _passing(db, condition, near[: 2 * limit])
-        if len(passing) < limit:
-            passing = _passing(db, condition, near)
-        if len(passing) >= limit:
+        live = f"{condition.sql} and m.ended_at is null"
+        passing = filters.passing(db, live, condition.bindings, near, limit)
+        if len(passing) == limit:
             return passing
     live = f"{condition.sql} and m.ended_at is null"
     if held is None:
@@ -93,12 +90,6 @@ def _large(
     rowids = _numbers(db.value(_ROWIDS.format(condition=live), condition.bindings))
     chosen = rowids.tolist() if len(rowids) <= EXACT_ROWS else held.nearest(query, among=rowids)
     return _sorted(score(db, model, query, chosen).items())
-
-
-def _passing(db: Database, condition: Condition, near: Scores) -> Scores:
-    some = {**condition.bindings, "some": array(rowid for rowid, _ in near)}
-    fine = {row[0] for row in db.rows(_PASSING.format(condition=f"{condition.sql} and m.ended_at is null"), some)}
-    return [pair for pair in near if pair[0] in fine]
 
 
 def _propose(db: Database, model: Model, query: NDArray[np.float32]) -> list[int]:
