@@ -5,6 +5,7 @@ create table scope (
     user       text    not null,
     session    text    check (session <> ''),          -- null: the user's own scope, visible from all of the user's sessions
     next_turn  integer not null default 0,             -- high-water mark: the number of the next turn, never lowered
+    on_contradiction text check (on_contradiction in ('supersede', 'ask')),  -- of a user's own scope; null: as the store says
     created_at integer not null
 ) strict;
 create unique index scope_name on scope (user, coalesce(session, ''));
@@ -20,28 +21,42 @@ create table memory (
     at         integer not null,
     created_at integer not null,
     expires_at integer,
+    valid_from integer,                                -- from when the statement is true; null: always was
+    valid_to   integer,                                -- until when, itself left out; null: goes on
     chain      integer not null,                       -- rowid of the chain's first version
     version    integer not null check (version >= 1),
     ended_at   integer,
     end_reason text    check (end_reason in ('updated', 'merged', 'invalidated', 'conflict_resolved', 'system_correction')),
     ended_by   integer,                                -- rowid of the successor, in memory or tombstone
-    proposed   integer not null default 0 check (proposed in (0, 1)),
+    end_note   text,                                   -- why, in the words of who decided; gone when the successor is forgotten
+    held       text    check (held in ('proposed', 'trash')),  -- kept back: null for what counts
     seen       integer not null default 1,             -- how often the same statement was made while it was live
+    checked    integer not null default 0 check (checked in (0, 1)),  -- 1: a judge has compared it with what was known
     digest     integer,                                -- of the text, to recognise a repeated statement; null for turns
     metadata   text    not null default '{}' check (json_valid(metadata)),
     check ((ended_at is null) = (end_reason is null)),
-    check (ended_at is not null or ended_by is null)
+    check (ended_at is not null or (ended_by is null and end_note is null)),
+    check (valid_from < valid_to),
+    check (kind <> 'turn' or (valid_from is null and valid_to is null))
 ) strict;
 create unique index memory_version on memory (chain, version);
-create unique index memory_head on memory (chain) where ended_at is null and proposed = 0;
-create unique index memory_turn on memory (scope, turn) where kind = 'turn' and ended_at is null;
-create index memory_scan on memory (scope, ended_at, at, kind, expires_at, proposed);
+create unique index memory_head on memory (chain) where ended_at is null and held is null;
+create unique index memory_turn on memory (scope, turn) where kind = 'turn' and ended_at is null and held is null;
+create index memory_scan on memory (scope, ended_at, at, kind, expires_at, held);
 create index memory_pin on memory (scope) where kind = 'pinned' and ended_at is null;
+create index memory_unchecked on memory (rowid) where kind in ('fact', 'pinned') and checked = 0 and ended_at is null;
+create index memory_held on memory (held) where held is not null;
 create index memory_expiry on memory (expires_at) where expires_at is not null;
 create index memory_statement on memory (scope, digest) where digest is not null and ended_at is null;
 
 create trigger memory_never_changes
-before update of rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, digest, metadata on memory
+before update of rowid, id, scope, kind, role, turn, text, at, expires_at, valid_from, valid_to, digest, metadata on memory
+begin
+    select raise(abort, 'a stored version never changes: a correction adds the next version');
+end;
+-- A proposal is no version yet: when it is accepted it takes its place in a chain.
+create trigger memory_keeps_its_place
+before update of chain, version, created_at on memory when old.held is not 'proposed'
 begin
     select raise(abort, 'a stored version never changes: a correction adds the next version');
 end;
@@ -92,6 +107,60 @@ create table tombstone (                               -- what is left of a forg
     forgotten_at integer not null
 ) strict;
 create index tombstone_chain on tombstone (chain);
+
+create table trash (                                   -- until when a version with held = 'trash' can be brought back
+    memory integer primary key references memory (rowid) on delete cascade,
+    until  integer not null
+) strict;
+
+create table operation (                               -- the last calls of each user, for undo(): ids and states, never text
+    id    integer primary key,
+    call  integer not null,                            -- the id of the call's first transaction
+    user  text    not null,
+    verb  text    not null,
+    at    integer not null,
+    state text    not null check (state in ('done', 'undone', 'final')),
+    steps text    not null check (json_valid(steps))
+) strict;
+create index operation_user on operation (user, state, id);
+
+create table conflict (                                -- a statement that waits, because it contradicts what is known
+    id          integer primary key,
+    name        text    not null unique,               -- by which callers know it
+    user        text    not null,
+    memory      integer not null,                      -- rowid of the proposal, in memory or tombstone
+    status      text    not null check (status in ('pending', 'failed', 'resolved')),
+    error       text,                                  -- of the last attempt to resolve it
+    resolution  text    check (resolution in ('keep_old', 'take_new', 'keep_both', 'own_text', 'answers', 'no_longer', 'forgotten')),
+    created_at  integer not null,
+    resolved_at integer,
+    check ((status = 'resolved') = (resolved_at is not null and resolution is not null)),
+    check (error is null or status = 'failed')
+) strict;
+create index conflict_memory_proposed on conflict (memory);
+
+create table conflict_memory (                         -- what the proposal contradicts
+    conflict integer not null references conflict (id) on delete cascade,
+    memory   integer not null,                         -- rowid, in memory or tombstone
+    reason   text,                                     -- gone when the memory is forgotten
+    primary key (conflict, memory)
+) strict, without rowid;
+create index conflict_memory_memory on conflict_memory (memory);
+
+create table conflict_result (                         -- what resolving it stored or let live
+    conflict integer not null references conflict (id) on delete cascade,
+    memory   integer not null,                         -- rowid, in memory or tombstone
+    primary key (conflict, memory)
+) strict, without rowid;
+
+create table conflict_question (                       -- gone when a memory of the conflict is forgotten
+    conflict integer not null references conflict (id) on delete cascade,
+    number   integer not null,
+    question text    not null,
+    options  text    not null check (json_valid(options)),
+    answer   text,
+    primary key (conflict, number)
+) strict, without rowid;
 
 create table setting (
     name  text primary key,

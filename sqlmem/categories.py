@@ -15,7 +15,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LIST = """
 select c.name, c.description, c.created_at,
        (select count(*) from memory_category mc join memory m on m.rowid = mc.memory
-         where mc.category = c.id and m.ended_at is null and m.proposed = 0 and (m.expires_at is null or m.expires_at > :now))
+         where mc.category = c.id and m.ended_at is null and m.held is null and (m.expires_at is null or m.expires_at > :now))
   from category c order by c.name
 """
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlmem import arguments, clock, lifecycle, revise
+from sqlmem import arguments, clock, revise
 from sqlmem.clock import Ttl, expiry, moment_ms, ttl
+from sqlmem.db import Database
 from sqlmem.encoding import BATCH
 from sqlmem.engine import Engine
 from sqlmem.errors import AlreadyExists, InvalidArgument
+from sqlmem.lifecycle import Change, changing
 from sqlmem.records import Kind, MemoryId
 from sqlmem.search import filters
 from sqlmem.store import keyword_index, memories, scopes, vector_index
@@ -17,7 +19,9 @@ from sqlmem.store.keyword_index import Place
 from sqlmem.store.memories import NewMemory, Stored
 from sqlmem.store.vector_index import Codes
 
-_TURN_TAKEN = "select id from memory where scope = :scope and turn = :turn and kind = 'turn' and ended_at is null"
+_TURN_TAKEN = (
+    "select id from memory where scope = :scope and turn = :turn and kind = 'turn' and ended_at is null and held is null"
+)
 
 _MOVE_KEY = """
 update memory_key set memory = (select rowid from memory where id = :id) where user = :user and key = :key
@@ -41,6 +45,8 @@ class Item:
     id: str | None
     key: str | None
     ttl: Ttl
+    valid_from: int | None
+    valid_to: int | None
     categories: tuple[str, ...]
 
 
@@ -58,12 +64,15 @@ def item(
     id: object = None,
     key: object = None,
     ttl_days: object = None,
+    valid_from: object = None,
+    valid_to: object = None,
     categories: object = (),
 ) -> Item:
     """Check the arguments of `remember()`. Raises InvalidArgument."""
     chosen = _kind(kind, arguments.boolean("pinned", pinned))
     if turn is not None and chosen != "turn":
         raise InvalidArgument(f"turn numbers belong to turns, this is a {chosen} memory")
+    valid = _validity(chosen, valid_from, valid_to)
     return Item(
         text=arguments.text(text),
         user=arguments.name("user", user, empty=True),
@@ -76,6 +85,8 @@ def item(
         id=None if id is None else arguments.name("id", id),
         key=None if key is None else arguments.name("key", key),
         ttl=ttl(ttl_days),
+        valid_from=valid[0],
+        valid_to=valid[1],
         categories=tuple(
             dict.fromkeys(arguments.string("a category", name) for name in arguments.several("categories", categories))
         ),
@@ -84,7 +95,7 @@ def item(
 
 def remember(engine: Engine, new: Item) -> MemoryId:
     """Store one memory."""
-    return _store(engine, [new])[0]
+    return _store(engine, [new], "remember")[0][0]
 
 
 def remember_many(engine: Engine, given: Iterable[object], progress: Progress | None) -> list[MemoryId]:
@@ -101,29 +112,34 @@ def remember_many(engine: Engine, given: Iterable[object], progress: Progress | 
             raise InvalidArgument(f"items[{number}]: {error}; nothing was written") from error
     filters.check_categories(engine.db, {name for new in items for name in new.categories})
     ids: list[MemoryId] = []
+    call: int | None = None
     for start in range(0, len(items), BATCH):
-        ids += _store(engine, items[start : start + BATCH])
+        stored, call = _store(engine, items[start : start + BATCH], "remember_many", call)
+        ids += stored
         if progress is not None:
             progress(len(ids), len(items))
     return ids
 
 
-def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
+def _store(engine: Engine, items: Sequence[Item], verb: str, call: int | None = None) -> tuple[list[MemoryId], int | None]:
+    """Store these in one transaction, which is part of `call`. Returns their ids, and the call's number."""
     codes = _codes(engine, items)
     now = engine.now()
     db = engine.db
-    with db.write():
+    with changing(db, verb, now, call=call) as change:
         filters.check_categories(db, {name for new in items for name in new.categories})
         where = [scopes.ensure(db, new.user, new.session, now) for new in items]
+        for scope in set(where):
+            change.touch(scope.id)
         ids: list[MemoryId] = []
         added: dict[int, Codes] = {}
         to_pin: list[int] = []
         with keyword_index.following(db, places=_places(engine, items, where)) as affected:
             for place, (new, scope) in enumerate(zip(items, where, strict=True)):
                 answered = new.key is not None and memories.keyed(db, new.user, new.key) is not None
-                found = _already(engine, new, scope.id, now)
+                found = _already(change, new, scope.id, now)
                 if found is None:
-                    rowid, id_ = _add(engine, new, scope.id, now)
+                    rowid, id_ = _add(engine, change, new, scope.id)
                     added[rowid] = codes[place]
                     ids.append(id_)
                 else:
@@ -134,13 +150,13 @@ def _store(engine: Engine, items: Sequence[Item]) -> list[MemoryId]:
         vector_index.add(db, added)
         for place in to_pin:
             fact = ids[place]
-            ids[place] = _pin(engine, fact)
+            ids[place] = _pin(engine, change, fact)
             for later in range(place + 1, len(ids)):
                 if ids[later] == fact and later not in to_pin:
                     ids[later] = MemoryId(ids[place], created=False)
             if items[place].key is not None:
                 db.execute(_MOVE_KEY, {"user": items[place].user, "key": items[place].key, "id": ids[place]})
-    return ids
+    return ids, change.call
 
 
 def _codes(engine: Engine, items: Sequence[Item]) -> Sequence[Codes]:
@@ -162,13 +178,13 @@ def _seen_before(engine: Engine, new: Item, now: int) -> object:
     if new.key is None and new.kind == "turn":
         return None
     scope = scopes.find(engine.db, new.user, new.session)
-    return None if scope is None else _find(engine, new, scope.id, now)
+    return None if scope is None else _find(engine.db, new, scope.id, now)
 
 
-def _find(engine: Engine, new: Item, scope: int, now: int) -> Stored | None:
+def _find(db: Database, new: Item, scope: int, now: int) -> Stored | None:
     """The memory that this call was already answered with: by its key, or as the same live statement."""
     if new.key is not None:
-        keyed = memories.keyed(engine.db, new.user, new.key)
+        keyed = memories.keyed(db, new.user, new.key)
         if keyed is not None:
             if keyed.text != new.text:
                 raise AlreadyExists(
@@ -177,17 +193,15 @@ def _find(engine: Engine, new: Item, scope: int, now: int) -> Stored | None:
             return keyed
     if new.kind == "turn" or new.id is not None:
         return None
-    return memories.repeated(engine.db, scope, new.text, now)
+    return memories.repeated(db, scope, new.text, now)
 
 
-def _already(engine: Engine, new: Item, scope: int, now: int) -> Stored | None:
-    found = _find(engine, new, scope, now)
-    if found is not None:
-        if new.key is None:
-            memories.count_seen(engine.db, found.rowid)
-        elif memories.keyed(engine.db, new.user, new.key) is None:
-            memories.count_seen(engine.db, found.rowid)
-            memories.add_key(engine.db, new.user, new.key, found.rowid)
+def _already(change: Change, new: Item, scope: int, now: int) -> Stored | None:
+    found = _find(change.db, new, scope, now)
+    if found is not None and (new.key is None or memories.keyed(change.db, new.user, new.key) is None):
+        change.seen(found)
+        if new.key is not None:
+            memories.add_key(change.db, new.user, new.key, found.rowid)
     return found
 
 
@@ -205,33 +219,34 @@ def _places(engine: Engine, items: Sequence[Item], where: Sequence[scopes.Scope]
     return places
 
 
-def _add(engine: Engine, new: Item, scope: int, now: int) -> tuple[int, MemoryId]:
-    db = engine.db
+def _add(engine: Engine, change: Change, new: Item, scope: int) -> tuple[int, MemoryId]:
+    db, now = engine.db, change.now
     _check_free(engine, new, scope)
-    id_ = new.id or clock.new_id(now)
     turn = scopes.take_turn(db, scope) if new.kind == "turn" and new.turn is None else new.turn
     if new.turn is not None:
         scopes.raise_turn(db, scope, new.turn)
-    at = now if new.at is None else new.at
-    rowid = lifecycle.begin(
-        db,
-        NewMemory(
-            id=id_,
-            scope=scope,
-            kind=new.kind,
-            role=new.role,
-            turn=turn,
-            text=new.text,
-            at=at,
-            created_at=now,
-            expires_at=_expires(engine, new, now),
-            metadata=new.metadata,
-        ),
-        categories=new.categories,
-    )
+    row = _row(engine, new, scope, now, turn)
+    rowid = change.begin(row, categories=new.categories)
     if new.key is not None:
         memories.add_key(db, new.user, new.key, rowid)
-    return rowid, MemoryId(id_)
+    return rowid, MemoryId(row.id)
+
+
+def _row(engine: Engine, new: Item, scope: int, now: int, turn: int | None) -> NewMemory:
+    return NewMemory(
+        id=new.id or clock.new_id(now),
+        scope=scope,
+        kind=new.kind,
+        role=new.role,
+        turn=turn,
+        text=new.text,
+        at=now if new.at is None else new.at,
+        created_at=now,
+        expires_at=_expires(engine, new, now),
+        valid_from=new.valid_from,
+        valid_to=new.valid_to,
+        metadata=new.metadata,
+    )
 
 
 def _expires(engine: Engine, new: Item, now: int) -> int | None:
@@ -249,11 +264,11 @@ def _check_free(engine: Engine, new: Item, scope: int) -> None:
             raise AlreadyExists(f"turn {new.turn} of session {new.session!r} is already there ({taken}); nothing was written")
 
 
-def _pin(engine: Engine, id_: str) -> MemoryId:
+def _pin(engine: Engine, change: Change, id_: str) -> MemoryId:
     """Pin a fact that was stated again as pinned."""
     fact = memories.by_id(engine.db, id_)
     assert fact is not None
-    return revise.apply(engine, fact, revise.change(pinned=True), {}, reason="updated", at=None)
+    return revise.apply(change, fact, revise.change(pinned=True), {}, reason="updated", at=None)
 
 
 def _from_entry(number: int, entry: object) -> Item:
@@ -276,3 +291,13 @@ def _kind(kind: object, pinned: bool) -> Kind:
     if chosen == "summary":
         raise InvalidArgument("kind must be turn, fact or pinned; summaries are made from sessions")
     return "pinned" if pinned else chosen
+
+
+def _validity(kind: Kind, valid_from: object, valid_to: object) -> tuple[int | None, int | None]:
+    since = None if valid_from is None else moment_ms("valid_from", valid_from)
+    until = None if valid_to is None else moment_ms("valid_to", valid_to)
+    if kind == "turn" and (since is not None or until is not None):
+        raise InvalidArgument("valid_from and valid_to belong to facts; a turn was said at its timestamp")
+    if since is not None and until is not None and since >= until:
+        raise InvalidArgument("valid_from must be before valid_to")
+    return since, until

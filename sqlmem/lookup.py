@@ -20,7 +20,7 @@ LONGEST_PAGE = 1_000
 
 _PAGE = f"select {memories.OF_M} from memory m where {{condition}} {{after}} order by m.at desc, m.rowid desc limit :limit"
 _STATES = """
-select case when proposed then 'proposed'
+select case when held is not null then held
             when ended_by is not null then 'superseded'
             when ended_at is not null then 'ended'
             when expires_at <= :now then 'expired'
@@ -99,6 +99,7 @@ def stats(engine: Engine) -> Stats:
             expired=_sum(states, "expired"),
             ended=_sum(states, "ended"),
             proposed=_sum(states, "proposed"),
+            trash=_sum(states, "trash"),
             forgotten=forgotten,
             feedback=feedback,
             models=tuple(_model_info(engine, model) for model in models.every(db)),

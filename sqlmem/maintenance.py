@@ -8,7 +8,7 @@ from sqlmem.store import bit_index, keyword_index, models
 from sqlmem.store.models import Model
 
 _CHAINS = """
-select chain from memory where ended_at is null and proposed = 0 group by chain having count(*) > 1
+select chain from memory where ended_at is null and held is null group by chain having count(*) > 1
 union
 select chain from (select chain, version from memory union all select chain, version from tombstone)
  group by chain having max(version) <> count(*) or min(version) <> 1
@@ -24,7 +24,7 @@ select old.rowid from memory old join memory new on new.rowid = old.ended_by
  where old.ended_at <> new.created_at or not exists (select 1 from link l where l.src = new.rowid and l.dst = old.rowid)
 """
 _CODES = """
-select v.id, m.ended_at is null and m.proposed = 0, v.code from {table} v join memory m on m.rowid = v.id
+select v.id, m.ended_at is null and m.held is null, v.code from {table} v join memory m on m.rowid = v.id
  where v.code is not null
 """
 _TURNS = """
@@ -66,7 +66,7 @@ def rebuild(engine: Engine) -> int:
 def _vectors(engine: Engine, model: Model) -> list[str]:
     db = engine.db
     # Only live turns have something before them.
-    whose = "true" if model.input == "own" else "m.kind = 'turn' and m.ended_at is null and m.proposed = 0"
+    whose = "true" if model.input == "own" else "m.kind = 'turn' and m.ended_at is null and m.held is null"
     lost = db.value(
         f"select count(*) from memory m where {whose} and not exists (select 1 from {model.table} v where v.id = m.rowid)"
         " and not exists (select 1 from pending p where p.memory = m.rowid and p.model = ?)",

@@ -147,6 +147,8 @@ class MemoryStore:
         id: str | None = None,
         key: str | None = None,
         ttl_days: float | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
         categories: Sequence[str] = (),
     ) -> MemoryId:
         """Store one memory and return its id.
@@ -161,6 +163,7 @@ class MemoryStore:
 
         timestamp: when it was said, for recency, dates and TTL; default now. A naive datetime is UTC.
         ttl_days: days from `timestamp` after which it is no longer recalled; math.inf for never, None for the store's rule.
+        valid_from, valid_to: when a fact is true, the second left out; it is recalled only for a time within.
 
         Costs one embedding, before the transaction, and then 1 to 2 ms. Raises InvalidArgument, AlreadyExists (an
         id, turn number, or key with another text), NotFound (a category), EmbeddingError, StorageError.
@@ -180,6 +183,8 @@ class MemoryStore:
                 id=id,
                 key=key,
                 ttl_days=ttl_days,
+                valid_from=valid_from,
+                valid_to=valid_to,
                 categories=categories,
             ),
         )
@@ -527,9 +532,9 @@ class MemoryStore:
         chosen = filters.build(user=user, session=session, kinds=kinds, where=where)
         now = self._engine.now()
         cutoff = None if older_than is None else cutoff_ms("older_than", older_than, now)
-        with self._engine.db.write():
+        with lifecycle.changing(self._engine.db, "forget", now) as change:
             rowids = lifecycle.selected(self._engine.db, chosen, ids=given, older_than=cutoff, superseded=superseded)
-            return lifecycle.forget(self._engine.db, rowids, now)
+            return change.forget(rowids)
 
     def expire(self, now: datetime | None = None) -> int:
         """Delete for good what has passed its TTL, of all users; returns how many versions went.
@@ -538,7 +543,7 @@ class MemoryStore:
         """
         moment = self._engine.now(now)
         with self._engine.db.write():
-            return lifecycle.forget(self._engine.db, lifecycle.expired(self._engine.db, moment), self._engine.now())
+            return lifecycle.purge(self._engine.db, lifecycle.expired(self._engine.db, moment), self._engine.now())
 
     # -- keep ---------------------------------------------------------------------------------------------------------
 

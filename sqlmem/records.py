@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Literal, overload
 
 Kind = Literal["turn", "fact", "pinned", "summary"]
-State = Literal["live", "superseded", "expired", "proposed", "ended"]
+Held = Literal["proposed", "trash"]
+State = Literal["live", "superseded", "expired", "proposed", "ended", "trash"]
 EndReason = Literal["updated", "merged", "invalidated", "conflict_resolved", "system_correction"]
 Outcome = Literal["useful", "dead_end", "corrected"]
 
@@ -57,8 +58,11 @@ class Memory:
     state: State
     version_number: int
     total_versions: int
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
     expired_at: datetime | None = None
     expiration_reason: EndReason | None = None
+    expiration_note: str | None = None
     replaced_by: str | None = None
     seen: int = 1
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -216,6 +220,7 @@ class Stats:
     expired: int
     ended: int
     proposed: int
+    trash: int
     forgotten: int
     feedback: int
     models: tuple[ModelInfo, ...]

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlmem import arguments, clock, lifecycle
+from sqlmem import arguments, clock
 from sqlmem.clock import Ttl, expiry, moment_ms, ttl
 from sqlmem.engine import Engine
 from sqlmem.errors import InvalidArgument, NotFound
+from sqlmem.lifecycle import Change, End, changing
 from sqlmem.records import OUTCOMES, EndReason, MemoryId
 from sqlmem.search import filters
 from sqlmem.store import memories, vector_index
 from sqlmem.store.memories import NewMemory, Stored
 from sqlmem.store.vector_index import Codes
 
-_GRADE = "insert into feedback (memory, outcome, at) values (:memory, :outcome, :at)"
 _CATEGORY_NAMES = """
 select c.name from memory_category mc join category c on c.id = mc.category where mc.memory = :rowid order by c.name
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Wanted:
     """What a next version has that its predecessor has not; None keeps what was."""
 
     text: str | None
@@ -47,9 +47,9 @@ def correct(
     wanted = change(text=text, pinned=pinned, metadata=metadata, categories=categories, ttl_days=ttl_days)
     addressed = memories.required(engine.db, id_)
     codes = _codes_of_text(engine, addressed, wanted.text)
-    with engine.db.write():
+    with changing(engine.db, "correct", engine.now()) as change_:
         filters.check_categories(engine.db, wanted.categories or ())
-        return apply(engine, addressed, wanted, codes, reason=why, at=None)
+        return apply(change_, addressed, wanted, codes, reason=why, at=None)
 
 
 def feedback(engine: Engine, id_: object, outcome: object, correction: object, timestamp: object) -> MemoryId | None:
@@ -64,10 +64,10 @@ def feedback(engine: Engine, id_: object, outcome: object, correction: object, t
     at = engine.now() if timestamp is None else moment_ms("timestamp", timestamp)
     addressed = memories.required(engine.db, id_)
     codes = {} if wanted is None else _codes_of_text(engine, addressed, wanted.text)
-    with engine.db.write():
+    with changing(engine.db, "feedback", engine.now()) as change_:
         memories.required(engine.db, addressed.id)  # it may have been forgotten meanwhile
-        engine.db.execute(_GRADE, {"memory": addressed.rowid, "outcome": outcome, "at": at})
-        return None if wanted is None else apply(engine, addressed, wanted, codes, reason="updated", at=at)
+        change_.grade(addressed, outcome, at)
+        return None if wanted is None else apply(change_, addressed, wanted, codes, reason="updated", at=at)
 
 
 def change(
@@ -77,9 +77,9 @@ def change(
     metadata: object = None,
     categories: object = None,
     ttl_days: object = None,
-) -> Change:
+) -> Wanted:
     """Check the parts of a next version. Raises InvalidArgument."""
-    return Change(
+    return Wanted(
         text=None if text is None else arguments.text(text),
         pinned=None if pinned is None else arguments.boolean("pinned", pinned),
         metadata=None if metadata is None else arguments.metadata(metadata),
@@ -88,14 +88,13 @@ def change(
     )
 
 
-def apply(engine: Engine, addressed: Stored, wanted: Change, codes: Codes, *, reason: EndReason, at: int | None) -> MemoryId:
-    """Inside a transaction: store the version that follows the chain's head, or return the head if nothing would differ."""
-    db = engine.db
+def apply(change: Change, addressed: Stored, wanted: Wanted, codes: Codes, *, reason: EndReason, at: int | None) -> MemoryId:
+    """Store the version that follows the chain's head, or return the head if nothing would differ."""
+    db, now = change.db, change.now
     head = memories.head(db, addressed.chain)
-    now = engine.now()
     if head is None or memories.state(head, now) == "expired":
         raise NotFound(f"{addressed.id} has no live version that could be corrected; remember() the statement anew")
-    new = _successor(head, wanted, now, now if at is None else at)
+    new = _successor(head, wanted, memories.next_version(db, head.chain), now, now if at is None else at)
     held = tuple(row[0] for row in db.rows(_CATEGORY_NAMES, {"rowid": head.rowid}))
     same_categories = wanted.categories is None or set(wanted.categories) == set(held)
     unchanged = (new.text, new.kind, new.metadata) == (head.text, head.kind, head.metadata)
@@ -104,11 +103,11 @@ def apply(engine: Engine, addressed: Stored, wanted: Change, codes: Codes, *, re
         return MemoryId(head.id, created=False)
     if new.text == head.text:
         codes = vector_index.of(db, head.rowid)
-    lifecycle.replace(db, head, new, codes, reason=reason, categories=wanted.categories)
+    change.succeed([End(head, reason)], new, codes, categories=wanted.categories)
     return MemoryId(new.id, superseded=(head.id,))
 
 
-def _successor(head: Stored, wanted: Change, now: int, at: int) -> NewMemory:
+def _successor(head: Stored, wanted: Wanted, version: int, now: int, at: int) -> NewMemory:
     kind = head.kind
     if wanted.pinned is not None:
         if kind not in ("fact", "pinned"):
@@ -128,9 +127,11 @@ def _successor(head: Stored, wanted: Change, now: int, at: int) -> NewMemory:
         # Never before its predecessor: a clock that was set back must not make a history run backwards.
         created_at=max(now, head.created_at),
         expires_at=expiry(moment, wanted.ttl, otherwise=lifetime),
+        valid_from=head.valid_from,
+        valid_to=head.valid_to,
         metadata=head.metadata if wanted.metadata is None else wanted.metadata,
         chain=head.chain,
-        version=head.version + 1,
+        version=version,
     )
 
 

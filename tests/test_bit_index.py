@@ -157,7 +157,7 @@ def test_a_mirror_of_nothing_finds_nothing(open_store: OpenStore) -> None:
 
 def expected(db: Database, model: Model) -> Bits:
     """What the codes of the live memories say."""
-    live = {row[0] for row in db.rows("select rowid from memory where ended_at is null and proposed = 0")}
+    live = {row[0] for row in db.rows("select rowid from memory where ended_at is null and held is null")}
     held = {rowid: code for rowid, code in codes(db, model).items() if code is not None and rowid in live}
     if not held:
         return {}

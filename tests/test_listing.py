@@ -271,7 +271,8 @@ def test_stats_of_a_new_file(tmp_path: Path) -> None:
     with sqlmem.open(path, embedder=False) as store:
         assert store.stats() == sqlmem.Stats(
             path=str(path), size_bytes=path.stat().st_size, format_version=1, users=0, sessions=0,
-            live={"turn": 0, "fact": 0, "pinned": 0, "summary": 0}, superseded=0, expired=0, ended=0, proposed=0, forgotten=0,
+            live={"turn": 0, "fact": 0, "pinned": 0, "summary": 0}, superseded=0, expired=0, ended=0, proposed=0, trash=0,
+            forgotten=0,
             feedback=0, models=(),
         )  # fmt: skip
 

@@ -340,7 +340,7 @@ def candidate(
     given: dict[str, Any] = {
         "rowid": number, "id": str(number), "scope": 1, "kind": "fact", "role": "user", "turn": None, "text": "abc def ghi j",
         "at": at, "created_at": at, "expires_at": None, "chain": number, "version": 1, "ended_at": None, "end_reason": None,
-        "ended_by": None, "proposed": 0, "seen": 1, "metadata": "{}",
+        "ended_by": None, "held": None, "seen": 1, "metadata": "{}", "valid_from": None, "valid_to": None, "end_note": None,
     }  # fmt: skip
     cosines = cosine if isinstance(cosine, tuple) else (cosine,)
     return ranking.Candidate(Stored(**{**given, **columns}), cosines, bm25)

@@ -71,7 +71,8 @@ def test_a_memory_is_readable_in_every_column(db: sqlite3.Connection) -> None:
         "id": "turn-0", "user": "ana", "session": "s", "kind": "turn", "role": "Ben", "turn": 0, "text": "first",
         "state": "live",
         "time": "2024-02-29T23:59:59.999Z", "created": "2024-05-06T07:08:09.123Z", "expires": None, "first_id": "turn-0",
-        "version": 1, "ended": None, "end_reason": None, "replaced_by": None, "seen": 1, "categories": "[]",
+        "valid_from": None, "valid_to": None,
+        "version": 1, "ended": None, "end_reason": None, "end_note": None, "replaced_by": None, "seen": 1, "categories": "[]",
         "metadata": '{"a":1}', "number": 1,
     }  # fmt: skip
 
@@ -169,7 +170,8 @@ def test_vacuum_into_makes_a_store(path: Path, db: sqlite3.Connection, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "column", "rowid id scope kind role turn text at created_at expires_at chain version digest metadata".split()
+    "column",
+    "rowid id scope kind role turn text at created_at expires_at valid_from valid_to chain version digest metadata".split(),
 )  # fmt: skip
 def test_no_program_can_change_a_stored_version(db: sqlite3.Connection, column: str) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="never changes"):
@@ -182,7 +184,7 @@ def test_no_program_can_change_a_stored_version(db: sqlite3.Connection, column: 
     "statement",
     [
         "update memory set seen = 'often'",
-        "update memory set proposed = 2",
+        "update memory set held = 'maybe'",
         "update memory set ended_at = 1",  # an end has a reason
         "update memory set end_reason = 'because', ended_at = 1",
         "update memory set ended_by = 3 where ended_at is null",

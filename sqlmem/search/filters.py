@@ -173,7 +173,7 @@ def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, d
 def _tests(chosen: Filter, bound: dict[str, Any]) -> list[tuple[str, str]]:
     """The conditions beside the scope, each with the name of what demands it; their values are put into `bound`."""
     ended = "(m.ended_at is null or m.ended_by is not null)" if chosen.include_superseded else "m.ended_at is null"
-    tests = [("state", sql) for sql in (ended, "m.proposed = 0", "(m.expires_at is null or m.expires_at > :now)")]
+    tests = [("state", sql) for sql in (ended, "m.held is null", "(m.expires_at is null or m.expires_at > :now)")]
     if chosen.kinds is not None:
         bound["kinds"] = array(chosen.kinds)
         tests.append(("kinds", "m.kind in (select value from json_each(:kinds))"))

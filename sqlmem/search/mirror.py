@@ -25,7 +25,7 @@ BY_BITS = 500
 
 _CODES = """
 select m.rowid, v.code from memory m join {table} v on v.id = m.rowid
- where m.ended_at is null and m.proposed = 0 and v.code is not null {some} order by m.rowid
+ where m.ended_at is null and m.held is null and v.code is not null {some} order by m.rowid
 """
 _SOME = "and m.rowid in (select value from json_each(:rowids))"
 _CHUNKS = "select chunk_id, rowids, validity from {table}_bits_chunks where partition00 = 1 order by chunk_id"

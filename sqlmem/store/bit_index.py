@@ -37,11 +37,11 @@ _FORGET_CHANGES = "delete from change where seq <= ?"
 _EXISTS = "select 1 from sqlite_schema where name = ?"
 _SET = "update model set indexed_to = :seq where id = :id"
 _ROWS = """
-select m.rowid, m.ended_at is null and m.proposed = 0, v.code from memory m join {table} v on v.id = m.rowid
+select m.rowid, m.ended_at is null and m.held is null, v.code from memory m join {table} v on v.id = m.rowid
  where m.rowid in (select value from json_each(:rowids)) and v.code is not null
 """
 _ALL = """
-select m.rowid, m.ended_at is null and m.proposed = 0, v.code from memory m join {table} v on v.id = m.rowid
+select m.rowid, m.ended_at is null and m.held is null, v.code from memory m join {table} v on v.id = m.rowid
  where m.rowid > :after and v.code is not null order by m.rowid limit 4096
 """
 

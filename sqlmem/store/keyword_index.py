@@ -33,7 +33,7 @@ _MONTHS = "January February March April May June July August September October N
 
 # The tokenizer parts words at these as well.
 _APART = str.maketrans(dict.fromkeys(".,;:!?'\"()-\u2019\u2026", " "))
-_LIVE = "scope = :scope and kind = 'turn' and ended_at is null and proposed = 0"
+_LIVE = "scope = :scope and kind = 'turn' and ended_at is null and held is null"
 _TURNS = f"select rowid, turn, role, text, at from memory where {_LIVE}"
 _BEFORE = f"{_TURNS} and turn < :first order by turn desc limit :count"
 _FROM = f"{_TURNS} and turn >= :first order by turn limit :count"

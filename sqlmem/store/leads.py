@@ -14,10 +14,10 @@ LEAD_CHARACTERS = 200
 _LEADS = """
 select m.rowid,
        (select p.role || char(0) || p.text from memory p
-         where p.scope = m.scope and p.kind = 'turn' and p.ended_at is null and p.proposed = 0 and p.turn < m.turn
+         where p.scope = m.scope and p.kind = 'turn' and p.ended_at is null and p.held is null and p.turn < m.turn
          order by p.turn desc limit 1)
   from memory m
- where m.rowid in (select value from json_each(:rowids)) and m.kind = 'turn' and m.ended_at is null and m.proposed = 0
+ where m.rowid in (select value from json_each(:rowids)) and m.kind = 'turn' and m.ended_at is null and m.held is null
 """
 
 

@@ -12,7 +12,7 @@ from sqlmem import arguments
 from sqlmem.clock import from_ms
 from sqlmem.db import Database
 from sqlmem.errors import NotFound
-from sqlmem.records import EndReason, Kind, Memory, State
+from sqlmem.records import EndReason, Held, Kind, Memory, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,10 @@ class NewMemory:
     created_at: int
     expires_at: int | None
     metadata: str
+    valid_from: int | None = None
+    valid_to: int | None = None
+    held: Held | None = None
+    checked: int = 0
     chain: int | None = None
     version: int = 1
 
@@ -51,44 +55,51 @@ class Stored(NamedTuple):
     ended_at: int | None
     end_reason: EndReason | None
     ended_by: int | None
-    proposed: int
+    held: Held | None
     seen: int
     metadata: str
+    valid_from: int | None
+    valid_to: int | None
+    end_note: str | None
 
 
 COLUMNS = (
     "rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, "
-    "ended_at, end_reason, ended_by, proposed, seen, metadata"
+    "ended_at, end_reason, ended_by, held, seen, metadata, valid_from, valid_to, end_note"
 )
 OF_M = ", ".join(f"m.{name.strip()}" for name in COLUMNS.split(","))
 """The same columns, of `memory m`."""
 
 _LAST_TURNS = f"""
 select {COLUMNS} from memory
- where scope = :scope and kind = 'turn' and ended_at is null and proposed = 0 and (expires_at is null or expires_at > :now)
+ where scope = :scope and kind = 'turn' and ended_at is null and held is null and (expires_at is null or expires_at > :now)
  order by turn desc limit :count
 """
 _BY_ID = f"select {COLUMNS} from memory where id = :id"
 _BY_ROWIDS = f"select {COLUMNS} from memory where rowid in (select value from json_each(:rowids))"
-_HEAD = f"select {COLUMNS} from memory where chain = :chain and ended_at is null and proposed = 0"
-_CHAIN = f"select {COLUMNS} from memory where chain in (select value from json_each(:chains)) order by chain, version"
+_HEAD = f"select {COLUMNS} from memory where chain = :chain and ended_at is null and held is null"
+_CHAIN = f"""
+select {COLUMNS} from memory
+ where chain in (select value from json_each(:chains)) and held is not 'trash' order by chain, version
+"""
 _ADD = """
-insert into memory (rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, chain, version, digest, metadata)
-values (:rowid, :id, :scope, :kind, :role, :turn, :text, :at, :created_at, :expires_at, coalesce(:chain, :rowid), :version,
-        :digest, :metadata)
+insert into memory (rowid, id, scope, kind, role, turn, text, at, created_at, expires_at, valid_from, valid_to,
+                    chain, version, held, checked, digest, metadata)
+values (:rowid, :id, :scope, :kind, :role, :turn, :text, :at, :created_at, :expires_at, :valid_from, :valid_to,
+        coalesce(:chain, :rowid), :version, :held, :checked, :digest, :metadata)
 """
 _LAST_ROWID = "select coalesce((select seq from sqlite_sequence where name = 'memory'), 0)"
 _REPEATED = f"""
 select {COLUMNS} from memory
- where scope = :scope and digest = :digest and ended_at is null and proposed = 0 and text = :text
+ where scope = :scope and digest = :digest and ended_at is null and held is null and text = :text
    and (expires_at is null or expires_at > :now)
  order by rowid limit 1
 """
-_SEEN = "update memory set seen = seen + 1 where rowid = :rowid"
 _KEYED = f"""
-select {COLUMNS} from memory where rowid = (select memory from memory_key where user = :user and key = :key)
+select {COLUMNS} from memory
+ where rowid = (select memory from memory_key where user = :user and key = :key) and held is not 'trash'
 """
-_ADD_KEY = "insert into memory_key (user, key, memory) values (:user, :key, :memory)"
+_ADD_KEY = "insert or replace into memory_key (user, key, memory) values (:user, :key, :memory)"
 _FORGOTTEN = "select 1 from tombstone where id = :id"
 _CATEGORIES = """
 select mc.memory, c.name from memory_category mc join category c on c.id = mc.category
@@ -99,9 +110,13 @@ select l.src, coalesce(m.id, t.id) from link l left join memory m on m.rowid = l
  where l.rel in ('consolidated_from', 'extracted_from', 'merged_from') and l.src in (select value from json_each(:rowids))
  order by l.dst
 """
+_NEXT_VERSION = """
+select max(version) + 1 from (
+    select version from memory where chain = :chain union all select version from tombstone where chain = :chain)
+"""
 _LENGTHS = """
 select chain, max(version) from (
-    select chain, version from memory where chain in (select value from json_each(:chains))
+    select chain, version from memory where chain in (select value from json_each(:chains)) and held is not 'trash'
     union all
     select chain, version from tombstone where chain in (select value from json_each(:chains))
 ) group by chain
@@ -188,9 +203,10 @@ def repeated(db: Database, scope: int, text: str, now: int) -> Stored | None:
     return None if row is None else Stored(*row)
 
 
-def count_seen(db: Database, rowid: int) -> None:
-    """Note that the statement was made again."""
-    db.execute(_SEEN, {"rowid": rowid})
+def next_version(db: Database, chain: int) -> int:
+    """The number of the chain's next version: above every one that it ever had."""
+    number: int = db.value(_NEXT_VERSION, {"chain": chain})
+    return number
 
 
 def keyed(db: Database, user: str, key: str) -> Stored | None:
@@ -211,8 +227,8 @@ def was_forgotten(db: Database, id_: str) -> bool:
 
 def state(stored: Stored, now: int) -> State:
     """The state of a version at `now`; expiry is computed, never stored."""
-    if stored.proposed:
-        return "proposed"
+    if stored.held is not None:
+        return stored.held
     if stored.ended_at is not None:
         return "ended" if stored.ended_by is None else "superseded"
     return "expired" if stored.expires_at is not None and stored.expires_at <= now else "live"
@@ -247,11 +263,14 @@ def records(
             timestamp=from_ms(item.at),
             created_at=from_ms(item.created_at),
             expires_at=None if item.expires_at is None else from_ms(item.expires_at),
+            valid_from=None if item.valid_from is None else from_ms(item.valid_from),
+            valid_to=None if item.valid_to is None else from_ms(item.valid_to),
             state=state(item, now),
             version_number=item.version,
-            total_versions=lengths[item.chain],
+            total_versions=lengths.get(item.chain, item.version),
             expired_at=None if item.ended_at is None else from_ms(item.ended_at),
             expiration_reason=item.end_reason,
+            expiration_note=item.end_note,
             replaced_by=None if item.ended_by is None else successors.get(item.ended_by),
             seen=item.seen,
             metadata=json.loads(item.metadata),

@@ -14,6 +14,7 @@ _BASE = """
 select b.id from scope s join scope b on b.user = s.user and coalesce(b.session, '') = '' where s.id = :id
 """
 _SHARE = "select (select count(*) from scope where user = :user) * 1.0 / count(*) from scope"
+_USER = "select user from scope where id = :id"
 _NEXT_TURN = "select next_turn from scope where id = :id"
 _TAKE_TURN = "update scope set next_turn = next_turn + 1 where id = :id returning next_turn - 1"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
@@ -65,6 +66,12 @@ def ensure(db: Database, user: str, session: str | None, now: int) -> Scope:
 def of_memory(db: Database, scope_id: int) -> Scope:
     """The scope with the id `scope_id`, as a stored memory names it."""
     return Scope(scope_id, db.value(_BASE, {"id": scope_id}))
+
+
+def user_of(db: Database, scope_id: int) -> str:
+    """Whose the scope is."""
+    user: str = db.value(_USER, {"id": scope_id})
+    return user
 
 
 def next_turn(db: Database, scope_id: int) -> int:

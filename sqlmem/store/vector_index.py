@@ -82,10 +82,10 @@ def remove(db: Database, rowids: Iterable[int]) -> None:
     bit_index.note(db, chosen, added=False)
 
 
-def end(db: Database, rowid: int) -> None:
-    """Note that a memory ended: bit indexes take it out of their live part, and nothing stands before it any more."""
-    outdate(db, [rowid])
-    bit_index.note(db, [rowid], added=False)
+def moved(db: Database, rowids: Sequence[int]) -> None:
+    """Note that memories ended or came to life: bit indexes move them, and what stands before them is looked up anew."""
+    outdate(db, rowids)
+    bit_index.note(db, rowids, added=False)
 
 
 def outdate(db: Database, rowids: Sequence[int]) -> None:
