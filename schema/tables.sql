@@ -50,13 +50,13 @@ create index memory_expiry on memory (expires_at) where expires_at is not null;
 create index memory_statement on memory (scope, digest) where digest is not null and ended_at is null;
 
 create trigger memory_never_changes
-before update of rowid, id, scope, kind, role, turn, text, at, expires_at, valid_from, valid_to, digest, metadata on memory
+before update of rowid, id, role, turn, text, at, expires_at, valid_from, valid_to, digest, metadata on memory
 begin
     select raise(abort, 'a stored version never changes: a correction adds the next version');
 end;
 -- A proposal is no version yet: when it is accepted it takes its place in a chain.
 create trigger memory_keeps_its_place
-before update of chain, version, created_at on memory when old.held is not 'proposed'
+before update of scope, kind, chain, version, created_at on memory when old.held is not 'proposed'
 begin
     select raise(abort, 'a stored version never changes: a correction adds the next version');
 end;

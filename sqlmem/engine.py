@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlmem import arguments, clock, embed, ranking, tokens
 from sqlmem.clock import Clock, days_ms, moment_ms
@@ -15,7 +15,7 @@ from sqlmem.encoding import Encoder
 from sqlmem.errors import InvalidArgument
 from sqlmem.excerpts import Reader
 from sqlmem.ranking import Traits
-from sqlmem.records import KINDS, Kind
+from sqlmem.records import KINDS, Conflict, ContradictionMode, Kind, Verdict
 from sqlmem.reranking import Reranker
 from sqlmem.search import keywords
 from sqlmem.search.keywords import Frequencies
@@ -24,6 +24,11 @@ from sqlmem.tokens import TokenCounter
 if TYPE_CHECKING:
     from sqlmem.search.mirror import Mirrors
 
+
+Judge = Callable[[str, list[str]], Sequence[bool | Verdict]]
+"""From a new fact and facts that are known to one verdict for each of these: whether the new one contradicts it."""
+Resolver = Callable[[Conflict, Mapping[str, str]], Sequence[str]]
+"""From a conflict and the answers by question to what is true: texts that take the place of all that it was about."""
 
 TRAITS_KEPT = 100_000
 
@@ -43,6 +48,12 @@ class Options:
     deferred: bool
     reranker: Reranker | None
     rerank_candidates: int
+    judge: Judge | None = None
+    judge_candidates: int = 5
+    on_judge_error: Literal["raise", "store"] = "raise"
+    on_contradiction: ContradictionMode = "supersede"
+    on_conflict: Callable[[Conflict], object] | None = None
+    resolver: Resolver | None = None
 
 
 @dataclass(slots=True)
@@ -91,10 +102,19 @@ def options(
     embedding: str,
     reranker: object,
     rerank_candidates: int,
+    judge: Judge | None,
+    judge_candidates: int,
+    on_judge_error: str,
+    on_contradiction: str,
+    on_conflict: Callable[[Conflict], object] | None,
+    resolver: Resolver | None,
 ) -> Options:
     """Check the settings of `open()`. Raises InvalidArgument."""
     if token_counter is not None and not callable(token_counter):
         raise InvalidArgument(f"token_counter must be callable, not {token_counter!r}")
+    for name, given in (("judge", judge), ("on_conflict", on_conflict), ("resolver", resolver)):
+        if given is not None and not callable(given):
+            raise InvalidArgument(f"{name} must be callable, not {given!r}")
     if not callable(clock):
         raise InvalidArgument(f"clock must be callable, not {clock!r}")
     return Options(
@@ -109,6 +129,12 @@ def options(
         deferred=_deferred(embedding),
         reranker=_reranker(reranker),
         rerank_candidates=arguments.integer("rerank_candidates", rerank_candidates, least=1),
+        judge=judge,
+        judge_candidates=arguments.integer("judge_candidates", judge_candidates, least=1),
+        on_judge_error=_on_judge_error(on_judge_error),
+        on_contradiction=contradiction_mode(on_contradiction),
+        on_conflict=on_conflict,
+        resolver=resolver,
     )
 
 
@@ -120,6 +146,23 @@ def half_life(name: str, value: object) -> float:
 def recency(value: object) -> float:
     """A recency weight, 0..1."""
     return arguments.number("recency_weight", value, least=0, most=1)
+
+
+def contradiction_mode(value: object) -> ContradictionMode:
+    """What becomes of a fact that contradicts what is known."""
+    if value == "supersede":
+        return "supersede"
+    if value == "ask":
+        return "ask"
+    raise InvalidArgument(f"on_contradiction must be 'supersede' or 'ask', not {value!r}")
+
+
+def _on_judge_error(value: object) -> Literal["raise", "store"]:
+    if value == "raise":
+        return "raise"
+    if value == "store":
+        return "store"
+    raise InvalidArgument(f"on_judge_error must be 'raise' or 'store', not {value!r}")
 
 
 def _deferred(embedding: object) -> bool:

@@ -4,6 +4,7 @@
     ├── InvalidArgument (ValueError, TypeError)   an argument makes no sense; nothing was written
     ├── NotFound (KeyError)                       no such memory, session, user, category
     ├── AlreadyExists                             the id, key or category is taken
+    ├── ConflictError                             a conflict is resolved already, or the answers do not fit it
     ├── StoreClosed                               the store was closed
     ├── StorageError                              SQLite could not do it: .path, .code, .retry
     │   ├── Busy                                  another process holds the lock: retry
@@ -41,6 +42,10 @@ class NotFound(SqlmemError, KeyError):
 
 class AlreadyExists(SqlmemError):
     """The id, key or category is already taken. Nothing was written."""
+
+
+class ConflictError(SqlmemError):
+    """A conflict is resolved already, has changed, or the answers do not fit its questions. Nothing was written."""
 
 
 class StoreClosed(SqlmemError):

@@ -103,7 +103,7 @@ def remember_many(engine: Engine, given: Iterable[object], progress: Progress | 
     engine.db.require_writable()
     if progress is not None and not callable(progress):
         raise InvalidArgument(f"progress must be callable, not {progress!r}; nothing was written")
-    items = [_from_entry(number, entry) for number, entry in enumerate(arguments.several("items", given))]
+    items = [from_entry(number, entry) for number, entry in enumerate(arguments.several("items", given))]
     now = engine.now()
     for number, new in enumerate(items):
         try:
@@ -123,7 +123,7 @@ def remember_many(engine: Engine, given: Iterable[object], progress: Progress | 
 
 def _store(engine: Engine, items: Sequence[Item], verb: str, call: int | None = None) -> tuple[list[MemoryId], int | None]:
     """Store these in one transaction, which is part of `call`. Returns their ids, and the call's number."""
-    codes = _codes(engine, items)
+    computed = _codes(engine, items)
     now = engine.now()
     db = engine.db
     with changing(db, verb, now, call=call) as change:
@@ -140,7 +140,7 @@ def _store(engine: Engine, items: Sequence[Item], verb: str, call: int | None = 
                 found = _already(change, new, scope.id, now)
                 if found is None:
                     rowid, id_ = _add(engine, change, new, scope.id)
-                    added[rowid] = codes[place]
+                    added[rowid] = computed[place]
                     ids.append(id_)
                 else:
                     ids.append(MemoryId(found.id, created=False))
@@ -170,18 +170,31 @@ def _codes(engine: Engine, items: Sequence[Item]) -> Sequence[Codes]:
             now = engine.now()
             fresh = [place for place, new in enumerate(items) if _seen_before(engine, new, now) is None]
     encoded = engine.encoder.documents(engine.db, [(items[place].role, items[place].text) for place in fresh])
-    codes = dict(zip(fresh, encoded, strict=True))
-    return [codes.get(place, {}) for place in range(len(items))]
+    by_place = dict(zip(fresh, encoded, strict=True))
+    return [by_place.get(place, {}) for place in range(len(items))]
+
+
+def is_repeat(engine: Engine, new: Item) -> bool:
+    """Whether this call was answered before: by its key, or as the same live statement. Another process may change that."""
+    with engine.db.read():
+        return _seen_before(engine, new, engine.now()) is not None
+
+
+def codes(engine: Engine, new: Item, *, at_once: bool) -> Codes:
+    """The codes of one memory; none yet if embedding is deferred, unless they are needed `at_once`."""
+    if engine.encoder is None or (engine.options.deferred and not at_once):
+        return {}
+    return engine.encoder.documents(engine.db, [(new.role, new.text)])[0]
 
 
 def _seen_before(engine: Engine, new: Item, now: int) -> object:
     if new.key is None and new.kind == "turn":
         return None
     scope = scopes.find(engine.db, new.user, new.session)
-    return None if scope is None else _find(engine.db, new, scope.id, now)
+    return None if scope is None else find(engine.db, new, scope.id, now)
 
 
-def _find(db: Database, new: Item, scope: int, now: int) -> Stored | None:
+def find(db: Database, new: Item, scope: int, now: int) -> Stored | None:
     """The memory that this call was already answered with: by its key, or as the same live statement."""
     if new.key is not None:
         keyed = memories.keyed(db, new.user, new.key)
@@ -197,7 +210,7 @@ def _find(db: Database, new: Item, scope: int, now: int) -> Stored | None:
 
 
 def _already(change: Change, new: Item, scope: int, now: int) -> Stored | None:
-    found = _find(change.db, new, scope, now)
+    found = find(change.db, new, scope, now)
     if found is not None and (new.key is None or memories.keyed(change.db, new.user, new.key) is None):
         change.seen(found)
         if new.key is not None:
@@ -220,19 +233,20 @@ def _places(engine: Engine, items: Sequence[Item], where: Sequence[scopes.Scope]
 
 
 def _add(engine: Engine, change: Change, new: Item, scope: int) -> tuple[int, MemoryId]:
-    db, now = engine.db, change.now
-    _check_free(engine, new, scope)
-    turn = scopes.take_turn(db, scope) if new.kind == "turn" and new.turn is None else new.turn
-    if new.turn is not None:
-        scopes.raise_turn(db, scope, new.turn)
-    row = _row(engine, new, scope, now, turn)
-    rowid = change.begin(row, categories=new.categories)
+    stored = row(engine, change, new, scope)
+    rowid = change.begin(stored, categories=new.categories)
     if new.key is not None:
-        memories.add_key(db, new.user, new.key, rowid)
-    return rowid, MemoryId(row.id)
+        memories.add_key(engine.db, new.user, new.key, rowid)
+    return rowid, MemoryId(stored.id)
 
 
-def _row(engine: Engine, new: Item, scope: int, now: int, turn: int | None) -> NewMemory:
+def row(engine: Engine, change: Change, new: Item, scope: int) -> NewMemory:
+    """What is to be stored for `new`; takes its turn number. Raises AlreadyExists if its id or number is taken."""
+    now = change.now
+    _check_free(engine, new, scope)
+    turn = scopes.take_turn(engine.db, scope) if new.kind == "turn" and new.turn is None else new.turn
+    if new.turn is not None:
+        scopes.raise_turn(engine.db, scope, new.turn)
     return NewMemory(
         id=new.id or clock.new_id(now),
         scope=scope,
@@ -271,7 +285,8 @@ def _pin(engine: Engine, change: Change, id_: str) -> MemoryId:
     return revise.apply(change, fact, revise.change(pinned=True), {}, reason="updated", at=None)
 
 
-def _from_entry(number: int, entry: object) -> Item:
+def from_entry(number: int, entry: object) -> Item:
+    """One of remember_many()'s items, checked. Raises InvalidArgument, which names it."""
     try:
         if isinstance(entry, Mapping):
             return item(**entry)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlmem.db import Database
-from sqlmem.records import EndReason, Outcome
+from sqlmem.records import EndReason, Kind, Outcome
 from sqlmem.search import filters
 from sqlmem.search.filters import Filter
 from sqlmem.store import keyword_index, memories, operations, scopes, vector_index
@@ -25,14 +25,18 @@ _HOLD = "update memory set held = 'trash' where rowid in (select value from json
 _RELEASE = "update memory set held = null where rowid in (select value from json_each(:rowids)) and held = 'trash'"
 _KEEP_UNTIL = "insert or replace into trash (memory, until) select value, :until from json_each(:rowids)"
 _OUT_OF_TRASH = "delete from trash where memory in (select value from json_each(:rowids))"
-_ACCEPT = "update memory set chain = :chain, version = :version, created_at = :at where rowid = :rowid and held = 'proposed'"
+_ACCEPT = """
+update memory set kind = :kind, scope = :scope, chain = :chain, version = :version, created_at = :at
+ where rowid = :rowid and held = 'proposed'
+"""
 _LET_IN = "update memory set held = null where rowid = :rowid and held = 'proposed'"
+_CHECKED = "update memory set checked = 1 where rowid = :rowid"
 _SEEN = "update memory set seen = seen + :change where rowid = :rowid"
 _GRADE = "insert into feedback (id, memory, outcome, at) values (:id, :memory, :outcome, :at) returning id"
 _LINK = "insert or ignore into link (src, dst, rel) values (:src, :dst, :rel)"
 _UNLINK = "delete from link where src = :src and dst = :dst and rel = 'supersedes'"
 _CATEGORISE = """
-insert into memory_category (memory, category)
+insert or ignore into memory_category (memory, category)
 select :memory, id from category where name in (select value from json_each(:names))
 """
 _COPY_CATEGORIES = """
@@ -111,7 +115,7 @@ class Change:
         self.touch(new.scope)
         rowid = memories.add(self.db, new)
         if categories:
-            self.db.execute(_CATEGORISE, {"memory": rowid, "names": array(categories)})
+            self.categorise(rowid, categories)
         self._note(new.scope, "begin", rowid)
         return rowid
 
@@ -132,24 +136,45 @@ class Change:
             if categories is None:
                 self.db.execute(_COPY_CATEGORIES, {"new": rowid, "olds": array(olds)})
             else:
-                self.db.execute(_CATEGORISE, {"memory": rowid, "names": array(categories)})
+                self.categorise(rowid, categories)
         vector_index.add(self.db, {rowid: codes})
         return rowid
 
-    def accept(self, proposal: Stored, ends: Sequence[End], *, chain: int | None = None) -> None:
+    def accept(
+        self,
+        proposal: Stored,
+        ends: Sequence[End],
+        *,
+        chain: int | None = None,
+        kind: Kind | None = None,
+        scope: int | None = None,
+    ) -> None:
         """Let a proposal take its place now: as the next version of `chain`, or at the head of its own; `ends` end for it."""
         self.touch(proposal.scope)
         version = 1 if chain is None else memories.next_version(self.db, chain)
         at = max(self.now, *(end.stored.created_at for end in ends), proposal.created_at)
-        place = {"rowid": proposal.rowid, "chain": proposal.rowid if chain is None else chain, "version": version, "at": at}
+        place = {
+            "rowid": proposal.rowid,
+            "kind": kind or proposal.kind,
+            "scope": proposal.scope if scope is None else scope,
+            "chain": proposal.rowid if chain is None else chain,
+            "version": version,
+            "at": at,
+        }
         with keyword_index.following(self.db, [proposal.rowid, *(end.stored.rowid for end in ends)]):
             self._end_for(ends, proposal.rowid, at)
             self.db.execute(_ACCEPT, place)
             self.db.execute(_LET_IN, place)
-            self._note(proposal.scope, "accept", proposal.rowid, proposal.created_at)
+            self._note(proposal.scope, "accept", proposal.rowid, proposal.created_at, proposal.kind, proposal.scope)
             self._link(ends, proposal.rowid)
             self.db.execute(_COPY_CATEGORIES, {"new": proposal.rowid, "olds": array(end.stored.rowid for end in ends)})
         vector_index.moved(self.db, [proposal.rowid])
+
+    def supersede(self, ends: Sequence[End], by: Stored) -> None:
+        """End versions for a memory of another chain that is there already."""
+        with keyword_index.following(self.db, [end.stored.rowid for end in ends]):
+            self._end_for(ends, by.rowid, max(self.now, by.created_at, *(end.stored.created_at for end in ends)))
+            self._link(ends, by.rowid)
 
     def end(self, end: End) -> None:
         """End a version without a successor."""
@@ -182,6 +207,14 @@ class Change:
                 self._final.add(self._users[scope])
             count += _erase(self.db, batch, self.now, tombstones=True)
         return count
+
+    def categorise(self, rowid: int, names: Sequence[str]) -> None:
+        """Give a memory categories beside those that it has."""
+        self.db.execute(_CATEGORISE, {"memory": rowid, "names": array(names)})
+
+    def checked(self, rowid: int) -> None:
+        """Note that a judge has compared a fact with what is known."""
+        self.db.execute(_CHECKED, {"rowid": rowid})
 
     def seen(self, stored: Stored) -> None:
         """Note that a statement was made again."""

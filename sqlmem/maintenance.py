@@ -21,7 +21,8 @@ select m.rowid from memory m
 """
 _MOMENTS = """
 select old.rowid from memory old join memory new on new.rowid = old.ended_by
- where old.ended_at <> new.created_at or not exists (select 1 from link l where l.src = new.rowid and l.dst = old.rowid)
+ where old.chain = new.chain and old.ended_at <> new.created_at or old.ended_at < new.created_at
+    or not exists (select 1 from link l where l.src = new.rowid and l.dst = old.rowid)
 """
 _CODES = """
 select v.id, m.ended_at is null and m.held is null, v.code from {table} v join memory m on m.rowid = v.id

@@ -14,12 +14,14 @@ from sqlmem import (
     encoding,
     engine,
     explanation,
+    facts,
     ingest,
     lifecycle,
     lookup,
     maintenance,
     pending,
     recall,
+    rechecking,
     reembedding,
     revise,
     schema,
@@ -27,14 +29,30 @@ from sqlmem import (
 from sqlmem import context as contexts
 from sqlmem.categories import Categories
 from sqlmem.clock import Clock, cutoff_ms, read, system_clock
+from sqlmem.conflicts import Conflicts
 from sqlmem.errors import InvalidArgument
-from sqlmem.records import CheckReport, ContextBlock, Explanation, Kind, Memory, MemoryId, Outcome, Page, Recall, Stats
+from sqlmem.records import (
+    CheckReport,
+    Conflict,
+    ContextBlock,
+    ContradictionMode,
+    Explanation,
+    Kind,
+    Memory,
+    MemoryId,
+    Outcome,
+    Page,
+    Recall,
+    RecheckReport,
+    Stats,
+)
 from sqlmem.search import filters
 from sqlmem.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from sqlmem.candidates import Strategy
     from sqlmem.embed import Embedder
+    from sqlmem.engine import Judge, Resolver
     from sqlmem.reranking import Reranker
 
 DURABILITIES = ("normal", "full")
@@ -58,6 +76,12 @@ def open(
     context_vectors: bool | None = None,
     reranker: Reranker | str | os.PathLike[str] | None = None,
     rerank_candidates: int = 20,
+    judge: Judge | None = None,
+    judge_candidates: int = 5,
+    on_judge_error: Literal["raise", "store"] = "raise",
+    on_contradiction: ContradictionMode = "supersede",
+    on_conflict: Callable[[Conflict], object] | None = None,
+    resolver: Resolver | None = None,
     clock: Clock | None = None,
 ) -> MemoryStore:
     """Open the store in the file at `path`, creating it where there is none; ":memory:" keeps it in memory.
@@ -80,6 +104,12 @@ def open(
         and costs three times the embedding and half as much file (bench/README.md). reembed() changes it later.
     reranker: a callable (question, passages) -> scores, or the folder of an ONNX cross-encoder. What it finds in the best
         `rerank_candidates` counts beside their scores, at some 20 ms a candidate.
+    judge: a callable (new fact, known facts) -> a bool or `Verdict` for each: whether the new one contradicts it. It is asked
+        about each fact that is remembered or corrected, and sees the `judge_candidates` live ones that are nearest.
+    on_judge_error: "raise" stores nothing when the judge fails; "store" stores the fact as unchecked, for recheck().
+    on_contradiction: "supersede" ends what a new fact contradicts; "ask" lets the new fact wait as proposed, and opens a
+        conflict (see `store.conflicts`). on_conflict: called with each conflict, once it is stored.
+    resolver: a callable (conflict, answers) -> texts, which turns answers to a conflict's questions into what is true.
     clock: a callable that returns the current time as an aware datetime.
 
     A store may be shared by threads, and its file by processes. Raises InvalidArgument, NotFound, FileFormatError,
@@ -99,6 +129,12 @@ def open(
         embedding=embedding,
         reranker=reranker,
         rerank_candidates=rerank_candidates,
+        judge=judge,
+        judge_candidates=judge_candidates,
+        on_judge_error=on_judge_error,
+        on_contradiction=on_contradiction,
+        on_conflict=on_conflict,
+        resolver=resolver,
     )
     in_context = None if context_vectors is None else arguments.boolean("context_vectors", context_vectors)
     # Before a file is made: a model that is not there must not leave an empty one behind.
@@ -129,6 +165,7 @@ class MemoryStore:
     def __init__(self, engine_: engine.Engine) -> None:
         self._engine = engine_
         self.categories = Categories(engine_)
+        self.conflicts = Conflicts(engine_)
 
     # -- remember -----------------------------------------------------------------------------------------------------
 
@@ -149,6 +186,7 @@ class MemoryStore:
         ttl_days: float | None = None,
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
+        check: bool | None = None,
         categories: Sequence[str] = (),
     ) -> MemoryId:
         """Store one memory and return its id.
@@ -162,13 +200,20 @@ class MemoryStore:
         repeatable: the user's second call with it returns the first one's id.
 
         timestamp: when it was said, for recency, dates and TTL; default now. A naive datetime is UTC.
+        With a judge, a fact is compared with the nearest live ones of its session and its user: what it contradicts ends, and
+        the new fact takes its place, with its pin, its categories and its widest scope; `superseded` names it. What was true
+        before something that is known (by `valid_from`, else `timestamp`) ends nothing: it is kept as true until then. In "ask"
+        mode nothing ends: the fact waits as proposed, and `conflict_id` names its conflict. `similar` names facts that say
+        nearly the same. check: True or False judges this memory, or does not, whatever its kind.
+
         ttl_days: days from `timestamp` after which it is no longer recalled; math.inf for never, None for the store's rule.
         valid_from, valid_to: when a fact is true, the second left out; it is recalled only for a time within.
 
-        Costs one embedding, before the transaction, and then 1 to 2 ms. Raises InvalidArgument, AlreadyExists (an
-        id, turn number, or key with another text), NotFound (a category), EmbeddingError, StorageError.
+        Costs one embedding, before the transaction, and then 1 to 2 ms; a fact costs a search as well. Raises InvalidArgument,
+        AlreadyExists (an id, turn number, or key with another text), NotFound (a category), EmbeddingError, CallbackError (the
+        judge; nothing was written), StorageError.
         """
-        return ingest.remember(
+        return facts.remember(
             self._engine,
             ingest.item(
                 text,
@@ -187,6 +232,7 @@ class MemoryStore:
                 valid_to=valid_to,
                 categories=categories,
             ),
+            check,
         )
 
     def remember_many(
@@ -199,7 +245,7 @@ class MemoryStore:
         `key` on every item the same call can be repeated after any interruption: what is stored is not stored or embedded
         again. Raises what `remember()` raises.
         """
-        return ingest.remember_many(self._engine, items, progress)
+        return facts.remember_many(self._engine, items, progress)
 
     def turns(self, session: str | None, user: str = "", *, last: int | None = None) -> list[Memory]:
         """The live turns of one session in the order spoken, or its `last` ones. None: those outside of any session."""
@@ -482,13 +528,16 @@ class MemoryStore:
         categories: Sequence[str] | None = None,
         ttl_days: float | None = None,
         reason: Literal["updated", "system_correction"] = "updated",
+        note: str | None = None,
     ) -> MemoryId:
         """Store the next version of a memory and return its id; the version before stays in its history.
 
         `id` may be any version: the live one is followed. What is not given stays as it was; `metadata` and `categories` are
-        replaced whole. `pinned` turns a fact into a pin or back. A turn keeps its number and time; a fact is dated now, and a
-        TTL counts from there (math.inf removes it). If nothing would change, the live version's id comes back with `created`
-        False. Raises InvalidArgument, NotFound (also when no version is live), EmbeddingError.
+        replaced whole. `pinned` turns a fact into a pin or back. `note` says why, and is kept as the `expiration_note` of the
+        version that ends. A turn keeps its number and time; a fact is dated now, and a TTL counts from there (math.inf removes
+        it). With a judge, a fact's new text is judged, and ends what it contradicts, unless contradictions are asked about. If
+        nothing would change, the live version's id comes back with `created` False.
+        Raises InvalidArgument, NotFound (also when no version is live), EmbeddingError, CallbackError.
         """
         return revise.correct(
             self._engine,
@@ -499,7 +548,43 @@ class MemoryStore:
             categories=categories,
             ttl_days=ttl_days,
             reason=reason,
+            note=note,
         )
+
+    def invalidate(
+        self,
+        id: str,
+        reason: Literal["invalidated", "system_correction"] = "invalidated",
+        *,
+        note: str | None = None,
+    ) -> str:
+        """End a memory that is wrong or no longer true, without a successor; returns the id of the version that ended.
+
+        It stays in the history, is no longer recalled, and rollback() brings it back. `id` may be any version; `note` is kept
+        as its `expiration_note`. Raises InvalidArgument, NotFound (also when no version is live).
+        """
+        return revise.invalidate(self._engine, id, reason, note)
+
+    def rollback(self, id: str, version: int) -> MemoryId:
+        """Let an earlier version be true again: store its text, metadata and categories as the next version.
+
+        `id` may be any version of the memory, `version` is the number of the one to take. History is not edited. A memory
+        that was invalidated, or whose newest version was forgotten, lives again. If that version is live already, its id comes
+        back with `created` False. Raises InvalidArgument, NotFound (also when that version was forgotten).
+        """
+        return revise.rollback(self._engine, id, version)
+
+    def recheck(
+        self, *, user: str | None = None, limit: int | None = None, progress: Callable[[int], object] | None = None
+    ) -> RecheckReport:
+        """Judge the live facts that no judge has seen, the oldest first: all, or those of one user, at most `limit`.
+
+        Facts are unchecked if they were stored without a judge, with `check=False`, or when the judge failed and
+        `on_judge_error="store"`. Of two that contradict each other the one of the later time stays; what ends carries the
+        reason "system_correction". Each fact is one transaction, and `progress(checked)` is called after it: what is done
+        stays done, and another call goes on. Raises InvalidArgument (without a judge), CallbackError.
+        """
+        return rechecking.recheck(self._engine, user, limit, progress)
 
     # -- forget -------------------------------------------------------------------------------------------------------
 

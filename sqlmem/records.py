@@ -11,6 +11,8 @@ Kind = Literal["turn", "fact", "pinned", "summary"]
 Held = Literal["proposed", "trash"]
 State = Literal["live", "superseded", "expired", "proposed", "ended", "trash"]
 EndReason = Literal["updated", "merged", "invalidated", "conflict_resolved", "system_correction"]
+ConflictStatus = Literal["pending", "failed", "resolved"]
+ContradictionMode = Literal["supersede", "ask"]
 Outcome = Literal["useful", "dead_end", "corrected"]
 
 KINDS: tuple[Kind, ...] = ("turn", "fact", "pinned", "summary")
@@ -21,18 +23,44 @@ class MemoryId(str):
     """The id of a stored memory: a `str` that also says what the call did.
 
     `created` is False where the statement or key was already there; `superseded` holds the ids of the versions that this one
-    replaced.
+    replaced; `similar` the ids of live facts that say nearly the same; `conflict_id` names the conflict that it waits for.
     """
 
     created: bool
     superseded: tuple[str, ...]
+    similar: tuple[str, ...]
+    conflict_id: str | None
 
-    def __new__(cls, value: str, *, created: bool = True, superseded: tuple[str, ...] = ()) -> MemoryId:
+    def __new__(
+        cls,
+        value: str,
+        *,
+        created: bool = True,
+        superseded: tuple[str, ...] = (),
+        similar: tuple[str, ...] = (),
+        conflict_id: str | None = None,
+    ) -> MemoryId:
         """Wrap the id `value`."""
         self = super().__new__(cls, value)
         self.created = created
         self.superseded = superseded
+        self.similar = similar
+        self.conflict_id = conflict_id
         return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a judge says of one known fact: whether the new one contradicts it, and why.
+
+    `reason` is kept as the ended version's `expiration_note`. Where the user is asked, `question` and its `options` are shown
+    instead of the ready ones.
+    """
+
+    contradicts: bool
+    reason: str | None = None
+    question: str | None = None
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +96,7 @@ class Memory:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     categories: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
     previous_versions: tuple[Memory, ...] = ()
     score: float | None = None
     scoring: Mapping[str, Any] | None = None
@@ -179,6 +208,64 @@ class Explanation:
     def recalled(self) -> bool:
         """Whether the memory is returned."""
         return self.kept_out_by is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to ask about a conflict, what may be answered, and what was."""
+
+    question: str
+    options: tuple[str, ...]
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A statement that waits, because it contradicts what is known.
+
+    `conflicting` are the live memories that it contradicts, `reasons` what the judge said of each. `status` is "pending",
+    "failed" (the resolver raised; nothing was changed, it can be resolved still) or "resolved". `resolution` says how:
+    "keep_old", "take_new", "keep_both", "own_text", "answers", "no_longer" (nothing that it contradicted was live any more) or
+    "forgotten" (the statement itself was). `results` are the ids of what that stored or let live.
+    """
+
+    id: str
+    user: str
+    proposed: Memory | None
+    conflicting: tuple[Memory, ...]
+    reasons: tuple[str | None, ...]
+    questions: tuple[Question, ...]
+    status: ConflictStatus
+    error: str | None
+    resolution: str | None
+    results: tuple[str, ...]
+    created_at: datetime
+    resolved_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictPage:
+    """Some conflicts of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
+
+    items: tuple[Conflict, ...]
+    next_cursor: str | None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Conflict]:
+        return iter(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecheckReport:
+    """What recheck() did: how many facts were compared, and the ids of the versions that ended."""
+
+    checked: int
+    ended: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

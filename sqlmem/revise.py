@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from sqlmem import arguments, clock
+from sqlmem import arguments, clock, judging
 from sqlmem.clock import Ttl, expiry, moment_ms, ttl
+from sqlmem.db import Database
 from sqlmem.engine import Engine
-from sqlmem.errors import InvalidArgument, NotFound
+from sqlmem.errors import Busy, InvalidArgument, NotFound
+from sqlmem.judging import Compared, Statement
 from sqlmem.lifecycle import Change, End, changing
-from sqlmem.records import OUTCOMES, EndReason, MemoryId
+from sqlmem.records import OUTCOMES, EndReason, Kind, MemoryId, Outcome
 from sqlmem.search import filters
-from sqlmem.store import memories, vector_index
+from sqlmem.store import memories, scopes, vector_index
 from sqlmem.store.memories import NewMemory, Stored
+from sqlmem.store.scopes import Scope
 from sqlmem.store.vector_index import Codes
+
+# How often a correction is judged anew because others were stored meanwhile.
+ROUNDS = 10
 
 _CATEGORY_NAMES = """
 select c.name from memory_category mc join category c on c.id = mc.category where mc.memory = :rowid order by c.name
@@ -41,15 +48,81 @@ def correct(
     categories: object = None,
     ttl_days: object = None,
     reason: object = "updated",
+    note: object = None,
 ) -> MemoryId:
     """Store the next version of a memory."""
-    why = _reason(reason)
+    why, said = _reason(reason), _note(note)
     wanted = change(text=text, pinned=pinned, metadata=metadata, categories=categories, ttl_days=ttl_days)
     addressed = memories.required(engine.db, id_)
-    codes = _codes_of_text(engine, addressed, wanted.text)
-    with changing(engine.db, "correct", engine.now()) as change_:
-        filters.check_categories(engine.db, wanted.categories or ())
-        return apply(change_, addressed, wanted, codes, reason=why, at=None)
+    return _revise(engine, "correct", addressed, wanted, reason=why, at=None, note=said)
+
+
+def invalidate(engine: Engine, id_: object, reason: object, note: object) -> str:
+    """End a memory without a successor; returns the id of the version that ended."""
+    why, said = _end_reason(reason), _note(note)
+    addressed = memories.required(engine.db, id_)
+    with changing(engine.db, "invalidate", engine.now()) as change_:
+        head = memories.head(engine.db, addressed.chain)
+        if head is None:
+            raise NotFound(f"{addressed.id} has no live version that could be invalidated")
+        change_.end(End(head, why, said))
+        return head.id
+
+
+def rollback(engine: Engine, id_: object, version: object) -> MemoryId:
+    """Store an earlier version's statement as the next version."""
+    number = arguments.integer("version", version, least=1)
+    addressed = memories.required(engine.db, id_)
+    with changing(engine.db, "rollback", engine.now()) as change_:
+        held = {stored.version: stored for stored in memories.chain(engine.db, addressed.chain)}
+        if number not in held:
+            known = ", ".join(map(str, held)) or "none"
+            raise NotFound(f"{addressed.id} has no version {number} that is still held; held are: {known}")
+        head = memories.head(engine.db, addressed.chain)
+        wanted = held[number]
+        if head is not None and head.rowid == wanted.rowid and memories.state(head, change_.now) == "live":
+            return MemoryId(head.id, created=False)
+        new = again(change_, wanted, change_.now)
+        ends = [] if head is None else [End(head, "updated", f"rolled back to version {number}")]
+        change_.succeed(ends, new, vector_index.of(engine.db, wanted.rowid), categories=_categories(engine.db, wanted.rowid))
+        return MemoryId(new.id, superseded=() if head is None else (head.id,))
+
+
+def resurrect(change_: Change, chains: Iterable[int]) -> list[str]:
+    """Let the last version that is left of chains without a head live again, as a new version of the same time."""
+    revived = []
+    for chain in chains:
+        left = memories.chain(change_.db, chain)
+        if left and memories.head(change_.db, chain) is None:
+            last = left[-1]
+            new = replace(again(change_, last, last.at), expires_at=last.expires_at)
+            codes = vector_index.of(change_.db, last.rowid)
+            change_.succeed([], new, codes, categories=_categories(change_.db, last.rowid))
+            revived.append(new.id)
+    return revived
+
+
+def again(change_: Change, wanted: Stored, at: int) -> NewMemory:
+    """The next version of a chain, which says what an earlier one said; a turn keeps its time."""
+    moment = wanted.at if wanted.kind == "turn" else at
+    lifetime = None if wanted.expires_at is None else wanted.expires_at - wanted.at
+    last = memories.chain(change_.db, wanted.chain)[-1]
+    return NewMemory(
+        id=clock.new_id(change_.now),
+        scope=wanted.scope,
+        kind=wanted.kind,
+        role=wanted.role,
+        turn=wanted.turn,
+        text=wanted.text,
+        at=moment,
+        created_at=max(change_.now, last.created_at, last.ended_at or 0),
+        expires_at=expiry(moment, lifetime, otherwise=None),
+        valid_from=wanted.valid_from,
+        valid_to=wanted.valid_to,
+        metadata=wanted.metadata,
+        chain=wanted.chain,
+        version=memories.next_version(change_.db, wanted.chain),
+    )
 
 
 def feedback(engine: Engine, id_: object, outcome: object, correction: object, timestamp: object) -> MemoryId | None:
@@ -63,11 +136,54 @@ def feedback(engine: Engine, id_: object, outcome: object, correction: object, t
     wanted = None if correction is None else change(text=correction)
     at = engine.now() if timestamp is None else moment_ms("timestamp", timestamp)
     addressed = memories.required(engine.db, id_)
-    codes = {} if wanted is None else _codes_of_text(engine, addressed, wanted.text)
+    if wanted is not None:
+        return _revise(engine, "feedback", addressed, wanted, reason="updated", at=at, graded=("corrected", at))
     with changing(engine.db, "feedback", engine.now()) as change_:
-        memories.required(engine.db, addressed.id)  # it may have been forgotten meanwhile
-        change_.grade(addressed, outcome, at)
-        return None if wanted is None else apply(change_, addressed, wanted, codes, reason="updated", at=at)
+        _grade(change_, addressed, (outcome, at))
+    return None
+
+
+def _revise(
+    engine: Engine,
+    verb: str,
+    addressed: Stored,
+    wanted: Wanted,
+    *,
+    reason: EndReason,
+    at: int | None,
+    note: str | None = None,
+    graded: tuple[Outcome, int] | None = None,
+) -> MemoryId:
+    """Store the next version in one transaction, with the grade that came with it. A fact's new text is judged."""
+    codes = _codes_of_text(engine, addressed, wanted.text)
+    for _ in range(ROUNDS):
+        said, compared = _compare(engine, addressed, wanted, codes)
+        with changing(engine.db, verb, engine.now()) as change_:
+            filters.check_categories(engine.db, wanted.categories or ())
+            if compared is not None and said is not None and not judging.holds(engine, said, compared):
+                continue
+            if graded is not None:
+                _grade(change_, addressed, graded)
+            return apply(change_, addressed, wanted, codes, reason=reason, at=at, note=note, compared=compared)
+    raise Busy(
+        f"{engine.db.path}: other facts near to the correction were stored each time that it was compared; nothing was "
+        "written, try again",
+        path=engine.db.path,
+    )
+
+
+def _compare(engine: Engine, addressed: Stored, wanted: Wanted, codes: Codes) -> tuple[Statement | None, Compared | None]:
+    """What the judge says of a fact's new text. A user who wants to be asked is not: who corrects says what is true."""
+    if engine.options.judge is None or wanted.text is None or addressed.kind == "turn":
+        return None, None
+    user, session = scopes.named(engine.db, addressed.scope)
+    said = Statement(wanted.text, codes, user, session, addressed.chain)
+    return said, judging.compare(engine, said, judged=engine.options.on_contradiction == "supersede")
+
+
+def _grade(change_: Change, addressed: Stored, graded: tuple[Outcome, int]) -> None:
+    memories.required(change_.db, addressed.id)  # it may have been forgotten meanwhile
+    change_.grade(addressed, *graded)
 
 
 def change(
@@ -88,14 +204,27 @@ def change(
     )
 
 
-def apply(change: Change, addressed: Stored, wanted: Wanted, codes: Codes, *, reason: EndReason, at: int | None) -> MemoryId:
-    """Store the version that follows the chain's head, or return the head if nothing would differ."""
+def apply(
+    change: Change,
+    addressed: Stored,
+    wanted: Wanted,
+    codes: Codes,
+    *,
+    reason: EndReason,
+    at: int | None,
+    note: str | None = None,
+    compared: Compared | None = None,
+) -> MemoryId:
+    """Store the version that follows the chain's head, or return the head if nothing would differ.
+
+    What the new text contradicts, as `compared` says, ends for it too.
+    """
     db, now = change.db, change.now
     head = memories.head(db, addressed.chain)
     if head is None or memories.state(head, now) == "expired":
         raise NotFound(f"{addressed.id} has no live version that could be corrected; remember() the statement anew")
     new = _successor(head, wanted, memories.next_version(db, head.chain), now, now if at is None else at)
-    held = tuple(row[0] for row in db.rows(_CATEGORY_NAMES, {"rowid": head.rowid}))
+    held = _categories(db, head.rowid)
     same_categories = wanted.categories is None or set(wanted.categories) == set(held)
     unchanged = (new.text, new.kind, new.metadata) == (head.text, head.kind, head.metadata)
     same_ttl = wanted.ttl is None or (wanted.ttl == "forever" and head.expires_at is None)
@@ -103,8 +232,33 @@ def apply(change: Change, addressed: Stored, wanted: Wanted, codes: Codes, *, re
         return MemoryId(head.id, created=False)
     if new.text == head.text:
         codes = vector_index.of(db, head.rowid)
-    change.succeed([End(head, reason)], new, codes, categories=wanted.categories)
-    return MemoryId(new.id, superseded=(head.id,))
+    ends = [End(head, reason, note)]
+    similar: tuple[str, ...] = ()
+    if compared is not None:
+        ends += [End(stored, reason, verdict.reason) for stored, verdict in compared.contradicted]
+        new = replace(new, checked=int(compared.checked), created_at=max(new.created_at, *(e.stored.created_at for e in ends)))
+        similar = compared.similar
+    categories = held if wanted.categories is None else wanted.categories
+    change.succeed(ends, new, codes, categories=categories)
+    return MemoryId(new.id, superseded=tuple(end.stored.id for end in ends), similar=similar)
+
+
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """Where a memory stands that takes the place of others."""
+
+    chain: int
+    version: int
+    kind: Kind
+    scope: int
+
+
+def heir(db: Database, olds: Sequence[Stored], kind: Kind, scope: Scope) -> Heir:
+    """The place of what replaces `olds`: next in the first one's chain, pinned if one was, in the widest scope of them all."""
+    chain = olds[0].chain
+    pinned = any(old.kind == "pinned" for old in olds)
+    wide = scope.base in (scope.id, *(old.scope for old in olds))
+    return Heir(chain, memories.next_version(db, chain), "pinned" if pinned else kind, scope.base if wide else scope.id)
 
 
 def _successor(head: Stored, wanted: Wanted, version: int, now: int, at: int) -> NewMemory:
@@ -139,6 +293,22 @@ def _codes_of_text(engine: Engine, addressed: Stored, text: str | None) -> Codes
     if text is None or engine.encoder is None or engine.options.deferred:
         return {}
     return engine.encoder.documents(engine.db, [(addressed.role, text)])[0]
+
+
+def _categories(db: Database, rowid: int) -> tuple[str, ...]:
+    return tuple(row[0] for row in db.rows(_CATEGORY_NAMES, {"rowid": rowid}))
+
+
+def _note(note: object) -> str | None:
+    return None if note is None else arguments.string("note", note)
+
+
+def _end_reason(reason: object) -> EndReason:
+    if reason == "invalidated":
+        return "invalidated"
+    if reason == "system_correction":
+        return "system_correction"
+    raise InvalidArgument(f"reason must be 'invalidated' or 'system_correction', not {reason!r}")
 
 
 def _reason(reason: object) -> EndReason:

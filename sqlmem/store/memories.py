@@ -114,6 +114,17 @@ _NEXT_VERSION = """
 select max(version) + 1 from (
     select version from memory where chain = :chain union all select version from tombstone where chain = :chain)
 """
+_CHAINS = """
+select chain from memory where rowid in (select value from json_each(:rowids))
+union
+select chain from tombstone where rowid in (select value from json_each(:rowids))
+"""
+_CONFLICTS = """
+select cm.memory, c.name from conflict_memory cm join conflict c on c.id = cm.conflict
+ where c.status <> 'resolved' and cm.memory in (select value from json_each(:rowids))
+union
+select memory, name from conflict where status <> 'resolved' and memory in (select value from json_each(:rowids))
+"""
 _LENGTHS = """
 select chain, max(version) from (
     select chain, version from memory where chain in (select value from json_each(:chains)) and held is not 'trash'
@@ -209,6 +220,11 @@ def next_version(db: Database, chain: int) -> int:
     return number
 
 
+def chains_of(db: Database, rowids: Iterable[int]) -> list[int]:
+    """The chains of versions, forgotten ones too."""
+    return [row[0] for row in db.rows(_CHAINS, {"rowids": array(rowids)})]
+
+
 def keyed(db: Database, user: str, key: str) -> Stored | None:
     """The version that was stored under the user's `key`."""
     row = db.row(_KEYED, {"user": user, "key": key})
@@ -249,6 +265,7 @@ def records(
     successors: dict[int, str] = dict(
         db.rows(_SUCCESSORS, {"rowids": array({item.ended_by for item in stored if item.ended_by is not None})})
     )
+    waiting = _grouped(db, _CONFLICTS, rowids)
     scopes = {row[0]: row[1:] for row in db.rows(_SCOPES, {"ids": array({item.scope for item in stored})})}
     earlier = _earlier(db, stored, now) if previous else {}
     return [
@@ -276,6 +293,7 @@ def records(
             metadata=json.loads(item.metadata),
             categories=categories.get(item.rowid, ()),
             sources=sources.get(item.rowid, ()),
+            conflicts=waiting.get(item.rowid, ()),
             previous_versions=tuple(memory for memory in earlier.get(item.chain, ()) if memory.version_number < item.version),
             score=scoring[item.rowid]["score"] if scoring else None,
             scoring=scoring[item.rowid] if scoring else None,

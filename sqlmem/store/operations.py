@@ -17,7 +17,7 @@ Step = tuple[Any, ...]
 ("trash", rowid, until)                   a version was put into the trash
 ("seen", rowid)                           a statement was made again
 ("grade", rowid, feedback, outcome, at)   a grade was given
-("accept", rowid, created_at)             a proposal, stored then, took its place
+("accept", rowid, created_at, kind, scope)  a proposal, which was stored as this, took its place
 ("resolve", conflict, status)             a conflict was closed, which stood so before
 """
 

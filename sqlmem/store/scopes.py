@@ -14,6 +14,7 @@ _BASE = """
 select b.id from scope s join scope b on b.user = s.user and coalesce(b.session, '') = '' where s.id = :id
 """
 _SHARE = "select (select count(*) from scope where user = :user) * 1.0 / count(*) from scope"
+_NAMED = "select user, session from scope where id = :id"
 _USER = "select user from scope where id = :id"
 _NEXT_TURN = "select next_turn from scope where id = :id"
 _TAKE_TURN = "update scope set next_turn = next_turn + 1 where id = :id returning next_turn - 1"
@@ -66,6 +67,13 @@ def ensure(db: Database, user: str, session: str | None, now: int) -> Scope:
 def of_memory(db: Database, scope_id: int) -> Scope:
     """The scope with the id `scope_id`, as a stored memory names it."""
     return Scope(scope_id, db.value(_BASE, {"id": scope_id}))
+
+
+def named(db: Database, scope_id: int) -> tuple[str, str | None]:
+    """User and session of the scope."""
+    row = db.row(_NAMED, {"id": scope_id})
+    assert row is not None
+    return row[0], row[1]
 
 
 def user_of(db: Database, scope_id: int) -> str:

@@ -1,0 +1,132 @@
+"""Remember what is compared with what is known: facts, and what a judge has to say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sqlmem import arguments, conflicts, ingest, judging, revise
+from sqlmem.engine import Engine
+from sqlmem.errors import Busy
+from sqlmem.ingest import Item, Progress
+from sqlmem.judging import Compared, Contradiction, Statement
+from sqlmem.lifecycle import Change, End, changing
+from sqlmem.records import MemoryId
+from sqlmem.search import filters
+from sqlmem.store import keyword_index, memories, scopes, vector_index
+from sqlmem.store.keyword_index import Place
+from sqlmem.store.memories import NewMemory
+from sqlmem.store.scopes import Scope
+from sqlmem.store.vector_index import Codes
+
+# How often a statement is compared anew because others were stored meanwhile.
+ROUNDS = 10
+
+
+def remember(engine: Engine, new: Item, check: object) -> MemoryId:
+    """Store one memory; a fact is compared with what is known first, and judged if there is a judge."""
+    judged = judging.wanted(engine, new.kind, check)
+    if new.kind == "turn" and not judged:
+        return ingest.remember(engine, new)
+    for _ in range(ROUNDS):
+        stored = _round(engine, new, judged)
+        if stored is not None:
+            conflicts.announce(engine, stored)
+            return stored
+    raise Busy(
+        f"{engine.db.path}: other facts near to this one were stored each time that it was compared; nothing was written, "
+        "try again",
+        path=engine.db.path,
+    )
+
+
+def remember_many(engine: Engine, given: Iterable[object], progress: Progress | None) -> list[MemoryId]:
+    """Store many memories; with a judge, each fact in a transaction of its own, so that it is compared with those before it."""
+    if engine.options.judge is None:
+        return ingest.remember_many(engine, given, progress)
+    entries = arguments.several("items", given)
+    items = [ingest.from_entry(number, entry) for number, entry in enumerate(entries)]
+    ids: list[MemoryId] = []
+    while len(ids) < len(items):
+        done = len(ids)
+        following = next((place for place in range(done, len(items)) if items[place].kind != "turn"), len(items))
+        if following > done:
+            ids += ingest.remember_many(engine, entries[done:following], None)
+        else:
+            ids.append(remember(engine, items[done], None))
+        if progress is not None:
+            progress(len(ids), len(items))
+    return ids
+
+
+def _round(engine: Engine, new: Item, judged: bool) -> MemoryId | None:
+    """Compare and store; None if what it was compared with has changed meanwhile."""
+    if ingest.is_repeat(engine, new):
+        return ingest.remember(engine, new)
+    codes = ingest.codes(engine, new, at_once=judged)
+    said = Statement(new.text, codes, new.user, new.session)
+    compared = judging.compare(engine, said, judged=judged)
+    now = engine.now()
+    with changing(engine.db, "remember", now) as change:
+        scope = scopes.ensure(engine.db, new.user, new.session, now)
+        change.touch(scope.id)
+        # Another process may have stored this very statement meanwhile: then it is a repeat, in the next round.
+        if ingest.find(engine.db, new, scope.id, now) is not None or not judging.holds(engine, said, compared):
+            return None
+        filters.check_categories(engine.db, new.categories)
+        row = replace(ingest.row(engine, change, new, scope.id), checked=int(compared.checked))
+        stored = _store(engine, change, new, row, scope, codes, compared)
+        if new.key is not None:
+            memories.add_key(engine.db, new.user, new.key, memories.required(engine.db, row.id).rowid)
+        return stored
+
+
+def _store(
+    engine: Engine, change: Change, new: Item, row: NewMemory, scope: Scope, codes: Codes, compared: Compared
+) -> MemoryId:
+    contradicted = compared.contradicted
+    if contradicted and not _is_current(row, contradicted, change.now):
+        row, contradicted = _as_past(row, contradicted, change.now), []
+    ends = [End(stored, "updated", verdict.reason) for stored, verdict in contradicted]
+    ended = tuple(end.stored.id for end in ends)
+    if not ends or row.kind == "turn":
+        rowid = _begin(change, new, row, scope, codes)
+        if ends:
+            change.supersede(ends, memories.by_rowids(change.db, [rowid])[rowid])
+        return MemoryId(row.id, superseded=ended, similar=compared.similar)
+    if conflicts.mode(engine, new.user) == "ask":
+        rowid = _begin(change, new, replace(row, held="proposed"), scope, codes)
+        name = conflicts.begin(change, new.user, rowid, contradicted)
+        return MemoryId(row.id, similar=compared.similar, conflict_id=name)
+    place = revise.heir(change.db, [end.stored for end in ends], row.kind, scope)
+    row = replace(row, chain=place.chain, version=place.version, kind=place.kind, scope=place.scope)
+    row = replace(row, created_at=max(row.created_at, *(end.stored.created_at for end in ends)))
+    rowid = change.succeed(ends, row, codes)
+    change.categorise(rowid, new.categories)
+    return MemoryId(row.id, superseded=ended, similar=compared.similar)
+
+
+def _begin(change: Change, new: Item, row: NewMemory, scope: Scope, codes: Codes) -> int:
+    places = [] if row.turn is None else [Place(scope, row.turn)]
+    with keyword_index.following(change.db, places=places) as affected:
+        rowid = change.begin(row, categories=new.categories)
+        affected.add(rowid)
+    vector_index.add(change.db, {rowid: codes})
+    return rowid
+
+
+def _is_current(row: NewMemory, contradicted: Sequence[Contradiction], now: int) -> bool:
+    """Whether a statement says what is so now: it holds at this moment, and nothing that it contradicts is of a later time."""
+    began = judging.begins(row)
+    if began > now or (row.valid_to is not None and row.valid_to <= now):
+        return False
+    return all(judging.begins(stored) <= began for stored, _ in contradicted)
+
+
+def _as_past(row: NewMemory, contradicted: Sequence[Contradiction], now: int) -> NewMemory:
+    """A statement of an earlier time, true until the first that contradicts it; one of a later time stays to be checked."""
+    began = judging.begins(row)
+    later = [judging.begins(stored) for stored, _ in contradicted if judging.begins(stored) > began]
+    if later and (row.valid_to is None or row.valid_to > min(later)):
+        return replace(row, valid_to=min(later))
+    return replace(row, checked=0) if began > now else row
