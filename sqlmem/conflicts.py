@@ -27,8 +27,6 @@ STATUSES: tuple[ConflictStatus, ...] = ("pending", "failed", "resolved")
 READY = Question(question="Which of these is true?", options=ANSWERS)
 LONGEST_PAGE = 100
 
-_MODE = "select on_contradiction from scope where user = :user and session is null"
-_SET_MODE = "update scope set on_contradiction = :mode where user = :user and session is null"
 
 
 class Answered(NamedTuple):
@@ -91,9 +89,7 @@ class Conflicts:
 
     def mode(self, user: str = "") -> ContradictionMode | None:
         """What becomes of this user's facts that contradict what is known: None for the store's own rule."""
-        name = arguments.name("user", user, empty=True)
-        found: ContradictionMode | None = self._engine.db.value(_MODE, {"user": name})
-        return found
+        return scopes.contradiction_mode(self._engine.db, arguments.name("user", user, empty=True))
 
     def set_mode(self, mode: ContradictionMode | None, user: str = "") -> None:
         """Let this user be asked, or not, whatever the store was opened with; None for its rule. Kept in the file."""
@@ -101,13 +97,7 @@ class Conflicts:
         chosen = None if mode is None else engine.contradiction_mode(mode)
         now = self._engine.now()
         with self._engine.db.write():
-            scopes.ensure(self._engine.db, name, None, now)
-            self._engine.db.execute(_SET_MODE, {"user": name, "mode": chosen})
-
-
-def mode(engine_: Engine, user: str) -> ContradictionMode:
-    """What becomes of a fact of the user that contradicts what is known."""
-    return engine_.db.value(_MODE, {"user": user}) or engine_.options.on_contradiction
+            scopes.set_contradiction_mode(self._engine.db, name, chosen, now)
 
 
 def begin(change: Change, user: str, proposal: int, contradicted: Sequence[Contradiction]) -> str:

@@ -94,7 +94,7 @@ def _store(
         if ends:
             change.supersede(ends, memories.by_rowids(change.db, [rowid])[rowid])
         return MemoryId(row.id, superseded=ended, similar=compared.similar)
-    if conflicts.mode(engine, new.user) == "ask":
+    if judging.mode(engine, new.user) == "ask":
         rowid = _begin(change, new, replace(row, held="proposed"), scope, codes)
         name = conflicts.begin(change, new.user, rowid, contradicted)
         return MemoryId(row.id, similar=compared.similar, conflict_id=name)

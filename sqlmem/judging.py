@@ -10,9 +10,9 @@ from sqlmem import arguments, candidates
 from sqlmem.candidates import Encoded
 from sqlmem.engine import Engine
 from sqlmem.errors import CallbackError, InvalidArgument, SqlmemError
-from sqlmem.records import Verdict
+from sqlmem.records import ContradictionMode, Verdict
 from sqlmem.search import filters
-from sqlmem.store import memories
+from sqlmem.store import memories, scopes
 from sqlmem.store.memories import NewMemory, Stored
 from sqlmem.store.vector_index import Codes
 
@@ -133,6 +133,11 @@ def holds(engine: Engine, said: Statement, compared: Compared) -> bool:
 def begins(one: NewMemory | Stored) -> int:
     """From when a statement holds: what it says of that, or its own time."""
     return one.at if one.valid_from is None else one.valid_from
+
+
+def mode(engine: Engine, user: str) -> ContradictionMode:
+    """What becomes of a fact of the user that contradicts what is known."""
+    return scopes.contradiction_mode(engine.db, user) or engine.options.on_contradiction
 
 
 def ask(engine: Engine, text: str, shown: Sequence[str]) -> list[Verdict]:

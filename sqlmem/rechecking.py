@@ -67,13 +67,17 @@ def _judge(engine: Engine, stored: Stored, call: int | None) -> tuple[list[str] 
 
 def _settle(change: Change, stored: Stored, contradicted: list[Contradiction]) -> list[str]:
     """End what is older for what is newer: the fact itself, if something that it contradicts is of a later time."""
-    began = judging.begins(stored)
-    later = [one for one in contradicted if judging.begins(one.stored) > began]
+    later = [one for one in contradicted if _order(one.stored) > _order(stored)]
     if later:
-        newest = max(later, key=lambda one: judging.begins(one.stored))
+        newest = max(later, key=lambda one: _order(one.stored))
         change.supersede([End(stored, "system_correction", newest.verdict.reason)], newest.stored)
         return [stored.id]
     ends = [End(one.stored, "system_correction", one.verdict.reason) for one in contradicted]
     if ends:
         change.supersede(ends, stored)
     return [end.stored.id for end in ends]
+
+
+def _order(stored: Stored) -> tuple[int, int]:
+    # Of two that were said at the same moment the second one counts.
+    return judging.begins(stored), stored.rowid

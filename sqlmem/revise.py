@@ -74,7 +74,7 @@ def rollback(engine: Engine, id_: object, version: object) -> MemoryId:
     number = arguments.integer("version", version, least=1)
     addressed = memories.required(engine.db, id_)
     with changing(engine.db, "rollback", engine.now()) as change_:
-        held = {stored.version: stored for stored in memories.chain(engine.db, addressed.chain)}
+        held = {stored.version: stored for stored in memories.chain(engine.db, addressed.chain) if stored.held is None}
         if number not in held:
             known = ", ".join(map(str, held)) or "none"
             raise NotFound(f"{addressed.id} has no version {number} that is still held; held are: {known}")
@@ -178,7 +178,7 @@ def _compare(engine: Engine, addressed: Stored, wanted: Wanted, codes: Codes) ->
         return None, None
     user, session = scopes.named(engine.db, addressed.scope)
     said = Statement(wanted.text, codes, user, session, addressed.chain)
-    return said, judging.compare(engine, said, judged=engine.options.on_contradiction == "supersede")
+    return said, judging.compare(engine, said, judged=judging.mode(engine, user) == "supersede")
 
 
 def _grade(change_: Change, addressed: Stored, graded: tuple[Outcome, int]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sqlmem.db import Database
-from sqlmem.records import Kind
+from sqlmem.records import ContradictionMode, Kind
 
 _FIND = "select id, session from scope where user = :user and coalesce(session, '') in ('', :session)"
 _ADD = "insert into scope (user, session, created_at) values (:user, :session, :now) returning id"
@@ -19,6 +19,9 @@ _USER = "select user from scope where id = :id"
 _NEXT_TURN = "select next_turn from scope where id = :id"
 _TAKE_TURN = "update scope set next_turn = next_turn + 1 where id = :id returning next_turn - 1"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
+
+_MODE = "select on_contradiction from scope where user = :user and session is null"
+_SET_MODE = "update scope set on_contradiction = :mode where user = :user and session is null"
 
 
 def word(letter: Literal["u", "s", "w", "p"], id_: int) -> str:
@@ -97,6 +100,18 @@ def take_turn(db: Database, scope_id: int) -> int:
 def raise_turn(db: Database, scope_id: int, turn: int) -> None:
     """Note that `turn` is taken, so that it is never given again."""
     db.execute(_RAISE_TURN, {"id": scope_id, "turn": turn})
+
+
+def contradiction_mode(db: Database, user: str) -> ContradictionMode | None:
+    """What the user chose for facts that contradict what is known; None for the store's rule."""
+    mode: ContradictionMode | None = db.value(_MODE, {"user": user})
+    return mode
+
+
+def set_contradiction_mode(db: Database, user: str, mode: ContradictionMode | None, now: int) -> None:
+    """Keep the user's choice."""
+    ensure(db, user, None, now)
+    db.execute(_SET_MODE, {"user": user, "mode": mode})
 
 
 def share(db: Database, user: str) -> float:
