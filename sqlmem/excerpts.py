@@ -25,6 +25,8 @@ LONGEST = 600
 LENGTH, FULL_LENGTH, NAME, FIGURE, TIME, ADDRESS = 0.9, 100, 0.3, 0.5, 0.35, -0.25
 # The more passages a memory has, the less each is likely to be the one.
 EACH_PASSAGE, MOST_COUNTED = -0.06, 8
+# What was said before in the same memory, word for word, comes last.
+REPEATED = -10.0
 # An excerpt grows by single passages so often; what more there is in a document comes in as many larger steps.
 MOST_STEPS = 40
 # What a passage takes from the budget: its characters, and some for the line it stands on.
@@ -88,7 +90,10 @@ class Reader:
         cut = spans(text)
         passages = [text[a:b] for a, b in cut]
         held = self._words_of(passages)
-        return Passages(text, cut, held, [self._worth(*pair) for pair in zip(passages, held, strict=True)])
+        worth = [self._worth(*pair) for pair in zip(passages, held, strict=True)]
+        first = {passage: number for number, passage in reversed(list(enumerate(passages)))}
+        worth = [value + REPEATED * (first[passages[number]] < number) for number, value in enumerate(worth)]
+        return Passages(text, cut, held, worth)
 
     def _words_of(self, passages: Sequence[str]) -> list[set[str]]:
         """The words of each, found in one go: the tokenizer's calls cost more than its work."""

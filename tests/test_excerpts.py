@@ -120,3 +120,11 @@ def test_a_reader_forgets_when_it_holds_many(monkeypatch: pytest.MonkeyPatch) ->
     for rowid in range(10):
         assert reader.read(rowid, f"text {rowid}").text == f"text {rowid}"
         assert len(reader._read) <= 3
+
+
+def test_a_sentence_that_is_said_again_and_again_takes_no_room_from_others(open_store: OpenStore) -> None:
+    store = open_store()
+    store.remember("The boiler is old. How old is the boiler? It is twenty. " * 12, session="s", kind="fact")
+    store.remember("The boiler is from 1998", session="s", kind="fact")
+    block = store.context("How old is the boiler?", session="s", token_budget=60)
+    assert "The boiler is from 1998" in block.text
