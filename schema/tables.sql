@@ -70,7 +70,7 @@ create table memory_key (                              -- names given by callers
 create index memory_key_memory on memory_key (memory);
 
 create table feedback (                                -- append-only
-    id      integer primary key,
+    id      integer primary key autoincrement,
     memory  integer not null references memory (rowid) on delete cascade,
     outcome text    not null check (outcome in ('useful', 'dead_end', 'corrected')),
     at      integer not null
@@ -113,6 +113,13 @@ create table trash (                                   -- until when a version w
     until  integer not null
 ) strict;
 
+create table undone_note (                             -- why a version had ended that undo() let live again, for redo()
+    memory   integer primary key references memory (rowid) on delete cascade,
+    note     text    not null,
+    ended_by integer,                                  -- gone when this is forgotten
+    until    integer not null
+) strict;
+
 create table operation (                               -- the last calls of each user, for undo(): ids and states, never text
     id    integer primary key,
     call  integer not null,                            -- the id of the call's first transaction
@@ -131,7 +138,7 @@ create table conflict (                                -- a statement that waits
     memory      integer not null,                      -- rowid of the proposal, in memory or tombstone
     status      text    not null check (status in ('pending', 'failed', 'resolved')),
     error       text,                                  -- of the last attempt to resolve it
-    resolution  text    check (resolution in ('keep_old', 'take_new', 'keep_both', 'own_text', 'answers', 'no_longer', 'forgotten')),
+    resolution  text    check (resolution in ('keep_old', 'take_new', 'keep_both', 'own_text', 'answers', 'no_longer', 'forgotten', 'undone')),
     created_at  integer not null,
     resolved_at integer,
     check ((status = 'resolved') = (resolved_at is not null and resolution is not null)),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         CheckReport,
         Conflict,
         ConflictPage,
+        ConsolidationReport,
         ContextBlock,
         Explanation,
         Memory,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         Recall,
         RecheckReport,
         Stats,
+        Undone,
         Verdict,
     )
 
@@ -65,6 +67,7 @@ __all__ = [
     "Conflict",
     "ConflictError",
     "ConflictPage",
+    "ConsolidationReport",
     "ContextBlock",
     "Corrupt",
     "DiskFull",
@@ -93,6 +96,7 @@ __all__ = [
     "Stats",
     "StorageError",
     "StoreClosed",
+    "Undone",
     "Verdict",
     "open",
 ]
@@ -110,6 +114,7 @@ _HOMES = {
             "CheckReport",
             "Conflict",
             "ConflictPage",
+            "ConsolidationReport",
             "ContextBlock",
             "Explanation",
             "Memory",
@@ -120,6 +125,7 @@ _HOMES = {
             "Recall",
             "RecheckReport",
             "Stats",
+            "Undone",
             "Verdict",
         ),
         "sqlmem.records",

@@ -28,7 +28,6 @@ READY = Question(question="Which of these is true?", options=ANSWERS)
 LONGEST_PAGE = 100
 
 
-
 class Answered(NamedTuple):
     """Checked arguments of resolve(): a ready answer, or texts that are true, and what was answered to which question."""
 
@@ -100,7 +99,7 @@ class Conflicts:
             scopes.set_contradiction_mode(self._engine.db, name, chosen, now)
 
 
-def begin(change: Change, user: str, proposal: int, contradicted: Sequence[Contradiction]) -> str:
+def begin(change: Change, user: str, proposal: Stored, contradicted: Sequence[Contradiction]) -> str:
     """Open a conflict about a proposal, and return its name."""
     name = clock.new_id(change.now)
     asked = [
@@ -109,7 +108,8 @@ def begin(change: Change, user: str, proposal: int, contradicted: Sequence[Contr
         if verdict.question is not None
     ]
     members = [(stored.rowid, verdict.reason) for stored, verdict in contradicted]
-    rows.add(change.db, name=name, user=user, memory=proposal, members=members, questions=asked, now=change.now)
+    number = rows.add(change.db, name=name, user=user, memory=proposal.rowid, members=members, questions=asked, now=change.now)
+    change.asked(proposal.scope, proposal.rowid, number)
     return name
 
 
@@ -207,7 +207,7 @@ def _apply(engine_: Engine, change: Change, proposal: Stored, ends: Sequence[End
 def _close(
     change: Change, row: Row, proposal: Stored, resolution: str, results: Sequence[int], answers: Sequence[tuple[str, str]]
 ) -> None:
-    change.note_conflict(proposal.scope, row.id, row.status)
+    change.resolved(proposal.scope, row.id, resolution, results)
     rows.close(change.db, row.id, resolution, results, answers, change.now)
 
 
@@ -297,7 +297,9 @@ def _conflict(engine_: Engine, row: Row) -> Conflict:
         about = list(memories.by_rowids(db, [rowid for rowid, _ in members]).values())
     else:
         about = _heads(engine_, [rowid for rowid, _ in members])
-    own = tuple(rows.questions(db, row.id))
+    own = tuple(
+        question if row.status == "resolved" else replace(question, answer=None) for question in rows.questions(db, row.id)
+    )
     proposed: list[Memory] = memories.records(db, list(proposal.values()), now)
     return Conflict(
         id=row.name,

@@ -29,6 +29,8 @@ Judge = Callable[[str, list[str]], Sequence[bool | Verdict]]
 """From a new fact and facts that are known to one verdict for each of these: whether the new one contradicts it."""
 Resolver = Callable[[Conflict, Mapping[str, str]], Sequence[str]]
 """From a conflict and the answers by question to what is true: texts that take the place of all that it was about."""
+Summarize = Callable[[list[dict[str, str]]], Sequence[str]]
+"""From turns, each with its "role", "text" and "ts" (ISO 8601, UTC), oldest first, to the facts that they hold."""
 
 TRAITS_KEPT = 100_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlmem import arguments, conflicts, ingest, judging, revise
 from sqlmem.engine import Engine
@@ -59,51 +59,73 @@ def remember_many(engine: Engine, given: Iterable[object], progress: Progress | 
     return ids
 
 
-def _round(engine: Engine, new: Item, judged: bool) -> MemoryId | None:
-    """Compare and store; None if what it was compared with has changed meanwhile."""
-    if ingest.is_repeat(engine, new):
-        return ingest.remember(engine, new)
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A memory that is to be stored, beside what was known when it was compared."""
+
+    new: Item
+    codes: Codes
+    said: Statement
+    compared: Compared
+
+
+def prepare(engine: Engine, new: Item, *, judged: bool) -> Prepared:
+    """Compare a memory with what is known, and ask the judge about it if `judged`. Outside of transactions."""
     codes = ingest.codes(engine, new, at_once=judged)
     said = Statement(new.text, codes, new.user, new.session)
-    compared = judging.compare(engine, said, judged=judged)
-    now = engine.now()
-    with changing(engine.db, "remember", now) as change:
-        scope = scopes.ensure(engine.db, new.user, new.session, now)
-        change.touch(scope.id)
-        # Another process may have stored this very statement meanwhile: then it is a repeat, in the next round.
-        if ingest.find(engine.db, new, scope.id, now) is not None or not judging.holds(engine, said, compared):
-            return None
-        filters.check_categories(engine.db, new.categories)
-        row = replace(ingest.row(engine, change, new, scope.id), checked=int(compared.checked))
-        stored = _store(engine, change, new, row, scope, codes, compared)
-        if new.key is not None:
-            memories.add_key(engine.db, new.user, new.key, memories.required(engine.db, row.id).rowid)
-        return stored
+    return Prepared(new, codes, said, judging.compare(engine, said, judged=judged))
 
 
-def _store(
-    engine: Engine, change: Change, new: Item, row: NewMemory, scope: Scope, codes: Codes, compared: Compared
-) -> MemoryId:
-    contradicted = compared.contradicted
+def holds(engine: Engine, prepared: Prepared, scope: Scope, now: int) -> bool:
+    """Whether, inside the transaction, what was prepared is still right: no repeat, and compared with all that is near."""
+    repeated = ingest.find(engine.db, prepared.new, scope.id, now) is not None
+    return not repeated and judging.holds(engine, prepared.said, prepared.compared)
+
+
+def store(engine: Engine, change: Change, prepared: Prepared, scope: Scope) -> MemoryId:
+    """Store what was prepared, and end what it contradicts, or open a conflict about it. holds() must be true."""
+    new, compared = prepared.new, prepared.compared
+    filters.check_categories(engine.db, new.categories)
+    row = replace(ingest.row(engine, change, new, scope.id), checked=int(compared.checked))
+    # Another one that was stored in this transaction may have taken the place of some.
+    contradicted = [one for one in compared.contradicted if judging.lives(engine.db, one.stored, change.now)]
     if contradicted and not _is_current(row, contradicted, change.now):
         row, contradicted = _as_past(row, contradicted, change.now), []
     ends = [End(stored, "updated", verdict.reason) for stored, verdict in contradicted]
     ended = tuple(end.stored.id for end in ends)
     if not ends or row.kind == "turn":
-        rowid = _begin(change, new, row, scope, codes)
+        _begin(change, new, row, scope, prepared.codes)
         if ends:
-            change.supersede(ends, memories.by_rowids(change.db, [rowid])[rowid])
+            change.supersede(ends, memories.required(change.db, row.id))
         return MemoryId(row.id, superseded=ended, similar=compared.similar)
     if judging.mode(engine, new.user) == "ask":
-        rowid = _begin(change, new, replace(row, held="proposed"), scope, codes)
-        name = conflicts.begin(change, new.user, rowid, contradicted)
+        _begin(change, new, replace(row, held="proposed"), scope, prepared.codes)
+        name = conflicts.begin(change, new.user, memories.required(change.db, row.id), contradicted)
         return MemoryId(row.id, similar=compared.similar, conflict_id=name)
     place = revise.heir(change.db, [end.stored for end in ends], row.kind, scope)
     row = replace(row, chain=place.chain, version=place.version, kind=place.kind, scope=place.scope)
     row = replace(row, created_at=max(row.created_at, *(end.stored.created_at for end in ends)))
-    rowid = change.succeed(ends, row, codes)
+    rowid = change.succeed(ends, row, prepared.codes)
     change.categorise(rowid, new.categories)
     return MemoryId(row.id, superseded=ended, similar=compared.similar)
+
+
+def _round(engine: Engine, new: Item, judged: bool) -> MemoryId | None:
+    """Compare and store; None if what it was compared with has changed meanwhile."""
+    if ingest.is_repeat(engine, new):
+        return ingest.remember(engine, new)
+    prepared = prepare(engine, new, judged=judged)
+    now = engine.now()
+    with changing(engine.db, "remember", now) as change:
+        scope = scopes.ensure(engine.db, new.user, new.session, now)
+        change.touch(scope.id)
+        # Another process may have stored this very statement meanwhile: then it is a repeat, in the next round.
+        if not holds(engine, prepared, scope, now):
+            return None
+        stored = store(engine, change, prepared, scope)
+        if new.key is not None:
+            memories.add_key(engine.db, new.user, new.key, memories.required(engine.db, stored).rowid)
+        return stored
 
 
 def _begin(change: Change, new: Item, row: NewMemory, scope: Scope, codes: Codes) -> int:

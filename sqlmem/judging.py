@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlmem import arguments, candidates
 from sqlmem.candidates import Encoded
+from sqlmem.db import Database
 from sqlmem.engine import Engine
 from sqlmem.errors import CallbackError, InvalidArgument, SqlmemError
 from sqlmem.records import ContradictionMode, Verdict
@@ -120,14 +121,18 @@ def nearest(engine: Engine, said: Statement) -> list[Near]:
 def holds(engine: Engine, said: Statement, compared: Compared) -> bool:
     """Whether, inside the transaction, the comparison still says all: what it ends lives, and nothing new is near."""
     db, now = engine.db, engine.now()
-    ending = [stored for stored, _ in compared.contradicted]
-    present = memories.by_rowids(db, [stored.rowid for stored in ending]) if ending else {}
-    if any(stored.rowid not in present or memories.state(present[stored.rowid], now) != "live" for stored in ending):
+    if not all(lives(db, stored, now) for stored, _ in compared.contradicted):
         return False
     if not compared.checked or memories.count_ever(db) == compared.count_ever:
         return True
     known = {item.stored.rowid for item in compared.near}
     return all(item.stored.rowid in known for item in nearest(engine, said)[: engine.options.judge_candidates])
+
+
+def lives(db: Database, stored: Stored, now: int) -> bool:
+    """Whether a version that was read before still lives."""
+    present = memories.by_rowids(db, [stored.rowid]).get(stored.rowid)
+    return present is not None and memories.state(present, now) == "live"
 
 
 def begins(one: NewMemory | Stored) -> int:

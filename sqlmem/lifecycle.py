@@ -4,79 +4,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
+from sqlmem.clock import DAY_MS
 from sqlmem.db import Database
 from sqlmem.records import EndReason, Kind, Outcome
 from sqlmem.search import filters
 from sqlmem.search.filters import Filter
-from sqlmem.store import keyword_index, memories, operations, scopes, vector_index
+from sqlmem.store import feedback, keyword_index, memories, operations, scopes, states, vector_index
 from sqlmem.store.memories import NewMemory, Stored, array
 from sqlmem.store.operations import Step
+from sqlmem.store.states import Place
 from sqlmem.store.vector_index import Codes
 
-_END = """
-update memory set ended_at = :at, end_reason = :reason, ended_by = :by, end_note = :note
- where rowid = :rowid and ended_at is null
-"""
-_REVIVE = "update memory set ended_at = null, end_reason = null, ended_by = null, end_note = null where rowid = :rowid"
-_HOLD = "update memory set held = 'trash' where rowid in (select value from json_each(:rowids)) and held is null"
-_RELEASE = "update memory set held = null where rowid in (select value from json_each(:rowids)) and held = 'trash'"
-_KEEP_UNTIL = "insert or replace into trash (memory, until) select value, :until from json_each(:rowids)"
-_OUT_OF_TRASH = "delete from trash where memory in (select value from json_each(:rowids))"
-_ACCEPT = """
-update memory set kind = :kind, scope = :scope, chain = :chain, version = :version, created_at = :at
- where rowid = :rowid and held = 'proposed'
-"""
-_LET_IN = "update memory set held = null where rowid = :rowid and held = 'proposed'"
 _CHECKED = "update memory set checked = 1 where rowid = :rowid"
-_SEEN = "update memory set seen = seen + :change where rowid = :rowid"
-_GRADE = "insert into feedback (id, memory, outcome, at) values (:id, :memory, :outcome, :at) returning id"
 _LINK = "insert or ignore into link (src, dst, rel) values (:src, :dst, :rel)"
-_UNLINK = "delete from link where src = :src and dst = :dst and rel = 'supersedes'"
 _CATEGORISE = """
 insert or ignore into memory_category (memory, category)
 select :memory, id from category where name in (select value from json_each(:names))
 """
-_COPY_CATEGORIES = """
-insert or ignore into memory_category (memory, category)
-select :new, category from memory_category where memory in (select value from json_each(:olds))
-"""
-_TOMBSTONES = """
-insert into tombstone (rowid, id, chain, version, forgotten_at)
-select rowid, id, chain, version, :now from memory
- where rowid in (select value from json_each(:rowids)) and held is not 'proposed'
-"""
 _OWNERS = "select distinct scope from memory where rowid in (select value from json_each(:rowids))"
-# What was written about a text may quote it.
-_SCRUB = (
-    "update memory set end_note = null where ended_by in (select value from json_each(:rowids)) and end_note is not null",
-    "update conflict_memory set reason = null where memory in (select value from json_each(:rowids))",
-    """
-    delete from conflict_question where conflict in (
-        select id from conflict where memory in (select value from json_each(:rowids))
-        union select conflict from conflict_memory where memory in (select value from json_each(:rowids)))
-    """,
-    """
-    update conflict set status = case when status = 'resolved' then 'resolved' else 'pending' end, error = null
-     where memory in (select value from json_each(:rowids))
-        or id in (select conflict from conflict_memory where memory in (select value from json_each(:rowids)))
-    """,
-    """
-    update conflict set status = 'resolved', resolution = 'forgotten', resolved_at = :now
-     where status <> 'resolved' and memory in (select value from json_each(:rowids))
-    """,
-)
-_DELETE = "delete from memory where rowid in (select value from json_each(:rowids))"
 _EXPIRED = """
 select rowid from memory where expires_at <= :now
 union
 select memory from trash where until <= :now
 """
+_EMPTY_NOTES = "delete from undone_note where until <= :now"
 _PURGE_BATCH = 1_000
 # How long what undo() took away can be brought back by redo().
-UNDONE_MS = 30 * 86_400_000
+KEPT_UNDONE_MS = 30 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +73,8 @@ class Change:
         rowid = memories.add(self.db, new)
         if categories:
             self.categorise(rowid, categories)
-        self._note(new.scope, "begin", rowid)
+        if new.held is None:
+            self._note(new.scope, "begin", rowid, rowid)
         return rowid
 
     def succeed(self, ends: Sequence[End], new: NewMemory, codes: Codes, *, categories: Sequence[str] | None = None) -> int:
@@ -131,10 +89,10 @@ class Change:
             self._end_for(ends, rowid, new.created_at)
             memories.add(self.db, new)
             affected.add(rowid)
-            self._note(new.scope, "begin", rowid)
+            self._note(new.scope, "begin", rowid, rowid)
             self._link(ends, rowid)
             if categories is None:
-                self.db.execute(_COPY_CATEGORIES, {"new": rowid, "olds": array(olds)})
+                states.copy_categories(self.db, rowid, olds)
             else:
                 self.categorise(rowid, categories)
         vector_index.add(self.db, {rowid: codes})
@@ -151,23 +109,21 @@ class Change:
     ) -> None:
         """Let a proposal take its place now: as the next version of `chain`, or at the head of its own; `ends` end for it."""
         self.touch(proposal.scope)
-        version = 1 if chain is None else memories.next_version(self.db, chain)
-        at = max(self.now, *(end.stored.created_at for end in ends), proposal.created_at)
-        place = {
-            "rowid": proposal.rowid,
-            "kind": kind or proposal.kind,
-            "scope": proposal.scope if scope is None else scope,
-            "chain": proposal.rowid if chain is None else chain,
-            "version": version,
-            "at": at,
-        }
-        with keyword_index.following(self.db, [proposal.rowid, *(end.stored.rowid for end in ends)]):
-            self._end_for(ends, proposal.rowid, at)
-            self.db.execute(_ACCEPT, place)
-            self.db.execute(_LET_IN, place)
-            self._note(proposal.scope, "accept", proposal.rowid, proposal.created_at, proposal.kind, proposal.scope)
+        before = Place(proposal.kind, proposal.scope, proposal.chain, proposal.version, proposal.created_at)
+        place = Place(
+            kind or proposal.kind,
+            proposal.scope if scope is None else scope,
+            proposal.rowid if chain is None else chain,
+            1 if chain is None else memories.next_version(self.db, chain),
+            max(self.now, *(end.stored.created_at for end in ends), proposal.created_at),
+        )
+        olds = [end.stored.rowid for end in ends]
+        with keyword_index.following(self.db, [proposal.rowid, *olds]):
+            self._end_for(ends, proposal.rowid, place.at)
+            states.accept(self.db, proposal.rowid, place)
             self._link(ends, proposal.rowid)
-            self.db.execute(_COPY_CATEGORIES, {"new": proposal.rowid, "olds": array(end.stored.rowid for end in ends)})
+            given = states.copy_categories(self.db, proposal.rowid, olds)
+            self._note(proposal.scope, "accept", proposal.rowid, astuple(before), astuple(place), given)
         vector_index.moved(self.db, [proposal.rowid])
 
     def supersede(self, ends: Sequence[End], by: Stored) -> None:
@@ -188,9 +144,11 @@ class Change:
         for batch in _batches(chosen):
             for scope in self._owners(batch):
                 self.touch(scope)
-            self._hold(batch, until)
-            for rowid, scope in self._scopes(batch):
-                self._note(scope, "trash", rowid, until)
+            with keyword_index.following(self.db, batch):
+                states.hold(self.db, batch, until)
+            vector_index.moved(self.db, batch)
+            for _, stored in sorted(memories.by_rowids(self.db, batch).items()):
+                self._note(stored.scope, "trash", stored.rowid, stored.rowid, until)
         return len(chosen)
 
     def forget(self, rowids: Iterable[int]) -> int:
@@ -205,7 +163,7 @@ class Change:
             for scope in self._owners(batch):
                 self.touch(scope)
                 self._final.add(self._users[scope])
-            count += _erase(self.db, batch, self.now, tombstones=True)
+            count += states.erase(self.db, batch, self.now, tombstones=True)
         return count
 
     def categorise(self, rowid: int, names: Sequence[str]) -> None:
@@ -219,15 +177,13 @@ class Change:
     def seen(self, stored: Stored) -> None:
         """Note that a statement was made again."""
         self.touch(stored.scope)
-        self.db.execute(_SEEN, {"rowid": stored.rowid, "change": 1})
+        memories.see(self.db, stored.rowid, 1)
         self._note(stored.scope, "seen", stored.rowid)
 
     def grade(self, stored: Stored, outcome: Outcome, at: int) -> None:
         """Add a grade to a memory."""
         self.touch(stored.scope)
-        row = self.db.row(_GRADE, {"id": None, "memory": stored.rowid, "outcome": outcome, "at": at})
-        assert row is not None
-        self._note(stored.scope, "grade", stored.rowid, row[0], outcome, at)
+        self._note(stored.scope, "grade", stored.rowid, feedback.add(self.db, stored.rowid, outcome, at), outcome, at)
 
     def link(self, src: int, dst: Iterable[int], rel: str) -> None:
         """Note where a new memory comes from."""
@@ -240,13 +196,19 @@ class Change:
         user = self._users[scope] = scopes.user_of(self.db, scope)
         if user not in self._steps:
             self._steps[user] = []
-            gone = [step[1] for steps in operations.take_undone(self.db, user) for step in steps if step[0] == "begin"]
-            if gone:
-                _erase(self.db, gone, self.now, tombstones=False)
+            undone = operations.take_undone(self.db, user)
+            states.drop_notes(self.db, [step[1] for step in undone if step[0] == "end"])
+            begun = [rowid for step in undone if step[0] in ("begin", "ask") for rowid in operations.memories(step)]
+            for batch in _batches(begun):
+                states.erase(self.db, batch, self.now, tombstones=False)
 
-    def note_conflict(self, scope: int, conflict: int, status: str) -> None:
-        """Note that a conflict was closed, which stood at `status` before."""
-        self._note(scope, "resolve", conflict, status)
+    def asked(self, scope: int, proposal: int, conflict: int) -> None:
+        """Note that a proposal was stored, which waits in a conflict."""
+        self._note(scope, "ask", proposal, conflict)
+
+    def resolved(self, scope: int, conflict: int, resolution: str, results: Sequence[int]) -> None:
+        """Note that a conflict was closed."""
+        self._note(scope, "resolve", conflict, resolution, results, self.now)
 
     def write_down(self) -> None:
         """Keep the note of what was done, for each user whose memories it touched."""
@@ -256,45 +218,23 @@ class Change:
                 self.call = operations.add(self.db, user, self._verb, self.now, steps, call=self.call, final=final)
 
     def _note(self, scope: int, action: str, subject: int, *rest: Any) -> None:
-        self._steps[self._users[scope]].append((action, subject, *rest))
+        steps, step = self._steps[self._users[scope]], (action, subject, *rest)
+        both = operations.extended(steps[-1] if steps else None, step)
+        steps[-1:] = [both] if both else [*steps[-1:], step]
 
     def _end_for(self, ends: Sequence[End], by: int | None, at: int) -> None:
         for end in ends:
             self.touch(end.stored.scope)
-            bound = {"rowid": end.stored.rowid, "at": at, "reason": end.reason, "by": by, "note": end.note}
-            self.db.execute(_END, bound)
+            states.end(self.db, end.stored.rowid, at=at, reason=end.reason, by=by, note=end.note)
             self._note(end.stored.scope, "end", end.stored.rowid, at, end.reason, by)
         vector_index.moved(self.db, [end.stored.rowid for end in ends])
 
     def _link(self, ends: Sequence[End], by: int) -> None:
-        self.db.execute_many(_LINK, [{"src": by, "dst": end.stored.rowid, "rel": "supersedes"} for end in ends])
+        for end in ends:
+            states.link(self.db, end.stored.rowid, by)
 
     def _owners(self, rowids: Sequence[int]) -> list[int]:
         return [row[0] for row in self.db.rows(_OWNERS, {"rowids": array(rowids)})]
-
-    def _scopes(self, rowids: Sequence[int]) -> list[tuple[int, int]]:
-        return [(stored.rowid, stored.scope) for stored in memories.by_rowids(self.db, rowids).values()]
-
-    def _hold(self, rowids: Sequence[int], until: int) -> None:
-        hold(self.db, rowids, until)
-
-
-def hold(db: Database, rowids: Sequence[int], until: int) -> None:
-    """Put versions into the trash, without a note."""
-    bound = {"rowids": array(rowids), "until": until}
-    with keyword_index.following(db, rowids):
-        db.execute(_HOLD, bound)
-        db.execute(_KEEP_UNTIL, bound)
-    vector_index.moved(db, rowids)
-
-
-def release(db: Database, rowids: Sequence[int]) -> None:
-    """Take versions out of the trash."""
-    bound = {"rowids": array(rowids)}
-    with keyword_index.following(db, rowids):
-        db.execute(_RELEASE, bound)
-        db.execute(_OUT_OF_TRASH, bound)
-    vector_index.moved(db, rowids)
 
 
 def expired(db: Database, now: int) -> list[int]:
@@ -304,7 +244,8 @@ def expired(db: Database, now: int) -> list[int]:
 
 def purge(db: Database, rowids: Iterable[int], now: int) -> int:
     """Delete versions whose time has passed: as forget(), without a note in any user's calls."""
-    return sum(_erase(db, batch, now, tombstones=True) for batch in _batches(sorted(set(rowids))))
+    db.execute(_EMPTY_NOTES, {"now": now})
+    return sum(states.erase(db, batch, now, tombstones=True) for batch in _batches(sorted(set(rowids))))
 
 
 def selected(db: Database, chosen: Filter, *, ids: Sequence[str] | None, older_than: int | None, superseded: bool) -> list[int]:
@@ -339,17 +280,6 @@ def _scope(chosen: Filter, bound: dict[str, Any], *, everywhere: bool) -> list[s
         return []
     bound["user"] = chosen.user
     return ["m.scope in (select id from scope where user = :user)"]
-
-
-def _erase(db: Database, rowids: Sequence[int], now: int, *, tombstones: bool) -> int:
-    bound = {"rowids": array(rowids), "now": now}
-    with keyword_index.following(db, rowids):
-        vector_index.remove(db, rowids)
-        if tombstones:
-            db.execute(_TOMBSTONES, bound)
-        for statement in _SCRUB:
-            db.execute(statement, bound)
-        return db.execute(_DELETE, bound)
 
 
 def _batches(rowids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -28,6 +28,11 @@ _CODES = """
 select v.id, m.ended_at is null and m.held is null, v.code from {table} v join memory m on m.rowid = v.id
  where v.code is not null
 """
+_TRASH = """
+select rowid from memory where held = 'trash' and rowid not in (select memory from trash)
+union all
+select t.memory from trash t join memory m on m.rowid = t.memory where m.held is not 'trash'
+"""
 _TURNS = """
 select s.id from scope s join memory m on m.scope = s.id where m.turn >= s.next_turn limit 1
 """
@@ -43,6 +48,7 @@ def check(engine: Engine) -> CheckReport:
             ("a chain has two heads or lacks a version", _CHAINS),
             ("an ended version names a successor that never was", _SUCCESSORS),
             ("a version did not end when its successor began, or is not linked to it", _MOMENTS),
+            ("what lies in the trash has no time there, or is not in it", _TRASH),
             ("a turn's number could be given again", _TURNS),
         ):
             problems += [f"{text} ({row[0]})" for row in db.rows(sql)]

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sqlmem import (
     arguments,
+    consolidation,
     encoding,
     engine,
     explanation,
     facts,
+    forgetting,
     ingest,
     lifecycle,
     lookup,
@@ -25,15 +27,17 @@ from sqlmem import (
     reembedding,
     revise,
     schema,
+    undoing,
 )
 from sqlmem import context as contexts
 from sqlmem.categories import Categories
-from sqlmem.clock import Clock, cutoff_ms, read, system_clock
+from sqlmem.clock import Clock, read, system_clock
 from sqlmem.conflicts import Conflicts
 from sqlmem.errors import InvalidArgument
 from sqlmem.records import (
     CheckReport,
     Conflict,
+    ConsolidationReport,
     ContextBlock,
     ContradictionMode,
     Explanation,
@@ -45,6 +49,7 @@ from sqlmem.records import (
     Recall,
     RecheckReport,
     Stats,
+    Undone,
 )
 from sqlmem.search import filters
 from sqlmem.tokens import TokenCounter
@@ -52,7 +57,7 @@ from sqlmem.tokens import TokenCounter
 if TYPE_CHECKING:
     from sqlmem.candidates import Strategy
     from sqlmem.embed import Embedder
-    from sqlmem.engine import Judge, Resolver
+    from sqlmem.engine import Judge, Resolver, Summarize
     from sqlmem.reranking import Reranker
 
 DURABILITIES = ("normal", "full")
@@ -599,27 +604,38 @@ class MemoryStore:
         where: Mapping[str, Any] | None = None,
         superseded: bool = False,
         all: bool = False,
+        cascade: bool = False,
+        resurrect: bool = False,
+        trash_days: float | None = None,
     ) -> int:
         """Delete memories for good and return how many versions went. Their text leaves the rows and the indexes.
 
         Everything given must hold. Turns are meant unless `kinds` says otherwise; with `ids` memories of any kind and user,
         with `superseded=True` facts and pins that a newer version replaced. `older_than` is a number of days or a datetime,
         exclusive. `session` means exactly that session; without it all of the user's are meant. Without any selector the call
-        is refused, unless `all=True`: all turns of the user. Unknown ids count as nothing. Raises InvalidArgument.
+        is refused, unless `all=True`: all turns of the user. Unknown ids count as nothing.
+
+        cascade: also what was made from them (`Memory.derived`), with all its versions, even if it has other sources too.
+        resurrect: where the live version of a memory went, the last one that is left lives again, as a new version.
+        trash_days: keep them out of sight for so many days instead, in which undo() brings them back; then expire() deletes
+            them. By their ids they can be deleted before.
+
+        Raises InvalidArgument.
         """
-        given = None if ids is None else [arguments.string("an id", id_) for id_ in arguments.several("ids", ids)]
-        selective = any(value is not None for value in (ids, session, kinds, older_than, where))
-        flags = arguments.boolean("superseded", superseded), arguments.boolean("all", all)
-        if not (selective or any(flags)):
-            raise InvalidArgument("forget() without a selector would delete all turns of the user; say all=True to do that")
-        if kinds is None and ids is None:
-            kinds = ("fact", "pinned") if superseded else ("turn",)
-        chosen = filters.build(user=user, session=session, kinds=kinds, where=where)
-        now = self._engine.now()
-        cutoff = None if older_than is None else cutoff_ms("older_than", older_than, now)
-        with lifecycle.changing(self._engine.db, "forget", now) as change:
-            rowids = lifecycle.selected(self._engine.db, chosen, ids=given, older_than=cutoff, superseded=superseded)
-            return change.forget(rowids)
+        return forgetting.forget(
+            self._engine,
+            ids=ids,
+            user=user,
+            session=session,
+            kinds=kinds,
+            older_than=older_than,
+            where=where,
+            superseded=superseded,
+            all_=all,
+            cascade=cascade,
+            resurrect=resurrect,
+            trash_days=trash_days,
+        )
 
     def expire(self, now: datetime | None = None) -> int:
         """Delete for good what has passed its TTL, of all users; returns how many versions went.
@@ -629,6 +645,77 @@ class MemoryStore:
         moment = self._engine.now(now)
         with self._engine.db.write():
             return lifecycle.purge(self._engine.db, lifecycle.expired(self._engine.db, moment), self._engine.now())
+
+    # -- distil -------------------------------------------------------------------------------------------------------
+
+    def consolidate(
+        self,
+        session: str | None,
+        summarize: Summarize,
+        *,
+        user: str = "",
+        keep_recent: int = 6,
+        older_than: float | datetime | None = None,
+        batch_turns: int = 40,
+        pinned: bool = False,
+        delete: bool = True,
+        keep_turns: bool = False,
+        drop_empty: bool = False,
+        trash_days: float | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> ConsolidationReport:
+        """Make facts of the old turns of a session (None: of those outside of any), and take these turns away.
+
+        summarize: a callable from turns, each {"role", "text", "ts"}, oldest first, to a list of texts. It is called outside of
+            transactions with up to `batch_turns` turns at a time.
+        keep_recent, older_than: the last turns stay, so many; of the others those older than a number of days, or a datetime.
+        pinned: the facts become pins.
+        delete: False writes nothing and shows in the report what would be stored.
+        keep_turns: the turns stay, and are passed over by the next call.
+        drop_empty: takes away also the turns of which the summarizer made nothing; else they stay.
+        trash_days: the turns stay restorable by undo() for so many days.
+
+        A batch is one transaction: its facts are stored with the turns as their `sources`, and only then its turns go. What
+        raises, or kills the process, leaves the batches that are done, and another call goes on after them. If turns of a batch
+        change while it is summarized, it is summarized anew. Facts have the role "summary", the session, the time of their
+        newest turn, and their time to live from now on. Each is judged if there is a judge, not against others of its batch;
+        one that is known word for word is counted as seen. `progress(done, total)`, in turns, is called after each batch.
+        Raises InvalidArgument, CallbackError (the summarizer or judge raised or returned nonsense), EmbeddingError, Busy.
+        """
+        chosen = consolidation.plan(
+            self._engine,
+            session,
+            user=user,
+            keep_recent=keep_recent,
+            older_than=older_than,
+            batch_turns=batch_turns,
+            pinned=pinned,
+            delete=delete,
+            keep_turns=keep_turns,
+            drop_empty=drop_empty,
+            trash_days=trash_days,
+        )
+        return consolidation.consolidate(self._engine, chosen, summarize, progress)
+
+    # -- undo ---------------------------------------------------------------------------------------------------------
+
+    def undo(self, user: str = "") -> Undone:
+        """Take back the last call that changed this user's memories, whatever process made it, and say which it was.
+
+        Repeated, it takes back the calls before, up to the last 100. remember(), remember_many(), correct(), feedback(),
+        invalidate(), rollback(), recheck(), conflicts.resolve() can be undone, and a forget() or consolidate() that was given
+        `trash_days`. A call that was final stops it. What a call had stored goes into the trash for 30 days; turn numbers are
+        not given again. Raises NotFound if there is nothing to undo, if the last call was final, or if what it put into the
+        trash was deleted meanwhile; then nothing is changed.
+        """
+        return undoing.undo(self._engine, user)
+
+    def redo(self, user: str = "") -> Undone:
+        """Do again what undo() took back last, as it was. Any other change of the user's memories makes undo() final.
+
+        Raises NotFound if there is nothing to redo, or if what the call had stored was deleted from the trash meanwhile.
+        """
+        return undoing.redo(self._engine, user)
 
     # -- keep ---------------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class Memory:
 
     `timestamp` is the time that the memory is about (when it was said), `created_at` when it was stored; both aware UTC, like
     all datetimes here. `expired_at` and `expiration_reason` say when and why a newer version, or nothing, took its place.
+    `sources` are the ids of the memories that it was made from, forgotten ones too, `derived` those that were made from it.
     `score` and `scoring` are set on recalled memories only: `scoring` holds relevance, relevance_norm, recency, feedback,
     score and found_by. `excerpt` is what a context block prints of it, where that is not the whole text.
     """
@@ -96,6 +97,7 @@ class Memory:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     categories: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     previous_versions: tuple[Memory, ...] = ()
     score: float | None = None
@@ -311,6 +313,35 @@ class Stats:
     forgotten: int
     feedback: int
     models: tuple[ModelInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsolidationReport:
+    """What consolidate() did, or with delete=False would do.
+
+    `facts` are the texts, `fact_ids` their ids: `created` is False for one that was known already. `turn_ids` are the turns
+    that they were made from, of which `turns_removed` are gone. `empty_batches` of the `batches` gave no fact.
+    """
+
+    session: str | None
+    batches: int
+    empty_batches: int
+    facts: tuple[str, ...]
+    fact_ids: tuple[MemoryId, ...]
+    turn_ids: tuple[str, ...]
+    turns_removed: int
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """Which call undo() took back, or redo() did again: its verb, when it had ended, and the ids of what it had touched."""
+
+    verb: str
+    at: datetime
+    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,8 +92,8 @@ def resurrect(change_: Change, chains: Iterable[int]) -> list[str]:
     """Let the last version that is left of chains without a head live again, as a new version of the same time."""
     revived = []
     for chain in chains:
-        left = memories.chain(change_.db, chain)
-        if left and memories.head(change_.db, chain) is None:
+        left = [stored for stored in memories.chain(change_.db, chain) if stored.held is None]
+        if left and not _expired(left[-1], change_.now) and memories.head(change_.db, chain) is None:
             last = left[-1]
             new = replace(again(change_, last, last.at), expires_at=last.expires_at)
             codes = vector_index.of(change_.db, last.rowid)
@@ -287,6 +287,10 @@ def _successor(head: Stored, wanted: Wanted, version: int, now: int, at: int) ->
         chain=head.chain,
         version=version,
     )
+
+
+def _expired(stored: Stored, now: int) -> bool:
+    return stored.expires_at is not None and stored.expires_at <= now
 
 
 def _codes_of_text(engine: Engine, addressed: Stored, text: str | None) -> Codes:

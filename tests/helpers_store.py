@@ -110,3 +110,48 @@ def together(script: str, *arguments: tuple[object, ...]) -> list[str]:
 def assert_sound(store: sqlmem.MemoryStore) -> None:
     """The store's own check finds nothing."""
     assert store.check().problems == ()
+
+
+# What every file keeps to, whatever was called and whenever a process was killed; `check()` proves the indexes.
+RULES = {
+    "a chain has at most one live version": """
+        select chain from memory where ended_at is null and held is null group by chain having count(*) > 1
+    """,
+    "versions are numbered from 1 without a gap or a repetition": """
+        select chain from (select chain, version from memory union all select chain, version from tombstone)
+         group by chain having min(version) <> 1 or max(version) <> count(*) or count(distinct version) <> count(*)
+    """,
+    "a version that has not ended has no successor, reason or note": """
+        select id from memory where ended_at is null and coalesce(ended_by, end_reason, end_note) is not null
+    """,
+    "a version ends the moment that its successor begins": """
+        select old.id from memory old join memory new on new.rowid = old.ended_by
+         where new.chain = old.chain and old.ended_at <> new.created_at or old.ended_at < new.created_at
+    """,
+    "what has a successor is linked from it, in memory or tombstone": """
+        select old.id from memory old where old.ended_by is not null and not exists (
+            select 1 from link where src = old.ended_by and dst = old.rowid and rel = 'supersedes'
+            union select 1 from tombstone where rowid = old.ended_by)
+    """,
+    "a link of succession goes from a successor to what ended for it": """
+        select src from link join memory old on old.rowid = dst where rel = 'supersedes' and old.ended_by is not src
+    """,
+    "what lies in the trash has its time there": """
+        select rowid from memory where held = 'trash' and rowid not in (select memory from trash)
+        union select memory from trash where memory not in (select rowid from memory where held = 'trash')
+    """,
+    "an open conflict has a proposal": """
+        select name from conflict where status <> 'resolved'
+           and memory not in (select rowid from memory where held = 'proposed')
+    """,
+    "a proposal waits in an open conflict": """
+        select id from memory where held = 'proposed'
+           and rowid not in (select memory from conflict where status <> 'resolved')
+    """,
+}
+
+
+def broken_rules(store: sqlmem.MemoryStore) -> list[str]:
+    """The rules of the format that the store's rows break, each with the first row that does."""
+    found = {rule: store._engine.db.value(f"select * from ({sql}) limit 1") for rule, sql in RULES.items()}
+    return [f"{rule}: {row}" for rule, row in found.items() if row is not None]

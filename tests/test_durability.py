@@ -183,6 +183,37 @@ def test_an_interrupted_import_is_resumed_by_its_keys(tmp_path: Path) -> None:
         _integrity(path)
 
 
+CONSOLIDATE = """
+import sys, sqlmem
+store = sqlmem.open(sys.argv[1], embedder=sqlmem.HashEmbedder(16))
+def summarize(turns):
+    print("asked")
+    return ["fact of " + turn["text"] for turn in turns]
+store.consolidate("s", summarize, keep_recent=0, batch_turns=2)
+print("done")
+"""
+
+
+def test_a_consolidation_that_is_killed_is_resumed_without_loss_or_double(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with sqlmem.open(path, embedder=HASH) as store:
+        store.remember_many([{"text": f"message {number}", "session": "s"} for number in range(8 * ROUNDS)])
+    expected = [f"fact of message {number}" for number in range(8 * ROUNDS)]
+    moments = random.Random("consolidate")
+    for _ in range(ROUNDS // 2):
+        _killed_after(child(CONSOLIDATE, path), 1 + moments.randrange(4))
+        with sqlmem.open(path, embedder=HASH) as store:
+            facts = [memory.text for memory in store.list(session="s", kinds=["fact"], limit=1_000)]
+            turns = [turn.text for turn in store.turns("s")]
+            assert len(facts) + len(turns) == 8 * ROUNDS
+            assert sorted([*facts, *(f"fact of {turn}" for turn in turns)]) == sorted(expected)
+            assert_sound(store)
+    assert run(CONSOLIDATE, path).endswith("done\n")
+    with sqlmem.open(path, embedder=HASH) as store:
+        assert sorted(memory.text for memory in store.list(session="s", limit=1_000)) == sorted(expected)
+        assert store.turns("s") == []
+
+
 # -- at every single write to the disk --------------------------------------------------------------------------------
 
 # SQLite writes through this layer, which kills the process half-way through its n-th write: n = 0, 1, 2, … each on its own
@@ -213,6 +244,12 @@ class Killing(apsw.VFS):
     def xOpen(self, name, flags):
         return File(default, name, flags)
 
+def contradicts(new, known):
+    return [sqlmem.Verdict(contradicts=old.split()[0] == new.split()[0], reason="one drink") for old in known]
+
+def summarize(turns):
+    return ["they met", "they talked about tea"]
+
 def work(store):
     if task == "remember":
         store.remember("the fourth turn", session="s")
@@ -230,6 +267,29 @@ def work(store):
         store.remember_many([{"text": f"message {n}", "session": "s", "key": f"k{n}"} for n in range(300)])
     elif task == "rebuild":
         store.rebuild()
+    elif task == "judge":
+        store.remember("Ana drinks coffee", session="s", kind="fact")
+    elif task == "ask":
+        store.conflicts.set_mode("ask")
+        store.remember("Ana drinks coffee", session="s", kind="fact")
+    elif task == "take_new":
+        store.conflicts.resolve(store.conflicts.list().items[0].id, "take_new")
+    elif task == "own_text":
+        store.conflicts.resolve(store.conflicts.list().items[0].id, text="Ben drinks rum with milk")
+    elif task == "invalidate":
+        store.invalidate("fact", note="she does not")
+    elif task == "rollback":
+        store.rollback("eve", 1)
+    elif task == "recheck":
+        store.recheck(user="zoe", limit=1)
+    elif task == "trash":
+        store.forget(session="s", trash_days=3, resurrect=True)
+    elif task == "undo":
+        store.undo("eve")
+    elif task == "redo":
+        store.redo("kim")
+    elif task == "consolidate":
+        store.consolidate("s", summarize, keep_recent=1)
     elif task == "categories":
         store.categories.create("food")
         store.categories.delete("pets")
@@ -244,7 +304,7 @@ while True:
     if process == 0:
         vfs = Killing()
         left = number
-        with sqlmem.open(path, embedder=sqlmem.HashEmbedder(16)) as store:
+        with sqlmem.open(path, embedder=sqlmem.HashEmbedder(16), judge=contradicts) as store:
             work(store)
         os._exit(0)
     _, status = os.waitpid(process, 0)
@@ -260,7 +320,10 @@ _STATE = """
 select text, kind, turn, state, version, replaced_by is not null, ended is not null, end_reason, categories, metadata, seen
   from memory_history order by number
 """
-_COUNTS = "feedback link memory_key memory_category tombstone scope category pending vector_hash_16 memory_fts_docsize".split()
+_COUNTS = """
+feedback link memory_key memory_category tombstone scope category pending vector_hash_16 memory_fts_docsize trash operation
+conflict conflict_memory conflict_result conflict_question
+""".split()
 
 
 def _state(path: Path) -> dict[str, Any]:
@@ -268,6 +331,9 @@ def _state(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = {"rows": db.execute(_STATE).fetchall()}
         for table in _COUNTS:
             found[table] = db.execute(f"select count(*) from {table}").fetchone()[0]
+        found["conflicts"] = db.execute("select status, resolution from conflict order by id").fetchall()
+        found["held"] = db.execute("select rowid, held from memory where held is not null order by rowid").fetchall()
+        found["calls"] = db.execute("select user, verb, state from operation order by id").fetchall()
         found["next_turn"] = db.execute("select user, session, next_turn from scope order by id").fetchall()
         return found
 
@@ -283,6 +349,16 @@ def base(tmp_path: Path) -> Path:
         store.remember("Ana drinks tea", session="s", kind="fact", id="fact", categories=["pets"])
         store.remember("another session", session="other")
         store.feedback("fact", "useful")
+        store.remember("Eve drinks milk", user="eve", kind="fact", id="eve")
+        store.correct("eve", "Eve drinks water")
+        store.remember("Kim drinks milk", user="kim", kind="fact", id="kim")
+        store.correct("kim", "Kim drinks water")
+        store.undo("kim")
+        store.remember("Zoe drinks milk", user="zoe", kind="fact")
+        store.remember("Zoe drinks water", user="zoe", kind="fact")
+        store.remember("Ben drinks milk", kind="fact")
+    with sqlmem.open(path, embedder=HASH, judge=lambda new, known: [True] * len(known), on_contradiction="ask") as store:
+        assert store.remember("Ben drinks rum", kind="fact").conflict_id is not None
     return path
 
 
@@ -292,9 +368,13 @@ def _killed_copies(tmp_path: Path, task: str, stride: int) -> tuple[list[Path], 
     return [tmp_path / f"{number}.db" for number in range(0, last, stride)], tmp_path / f"{last}.db"
 
 
-@pytest.mark.parametrize(
-    "task", ["remember", "state", "correct", "feedback", "forget", "expire", "rebuild", "categories"]
-)  # fmt: skip
+TASKS = """
+remember state correct feedback forget expire rebuild categories
+judge ask take_new own_text invalidate rollback recheck trash undo redo consolidate
+""".split()
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_a_kill_at_any_write_leaves_all_of_a_verb_or_nothing(base: Path, tmp_path: Path, task: str) -> None:
     before = _state(base)
     killed, through = _killed_copies(tmp_path, task, 1)

@@ -35,6 +35,8 @@ _ANSWER = "update conflict_question set answer = :answer where conflict = :id an
 _CLOSE = """
 update conflict set status = 'resolved', error = null, resolution = :resolution, resolved_at = :now where id = :id
 """
+_REOPEN = "update conflict set status = 'pending', resolution = null, resolved_at = null where id = :id"
+_NO_RESULTS = "delete from conflict_result where conflict = :id"
 _FAIL = "update conflict set status = 'failed', error = :error where id = :id and status <> 'resolved'"
 _DROP_MEMBERS = "delete from conflict_memory where conflict = :id"
 _DROP_QUESTIONS = "delete from conflict_question where conflict = :id"
@@ -100,7 +102,7 @@ def replace_members(db: Database, id_: int, rowids: Iterable[int]) -> None:
 
 
 def questions(db: Database, id_: int) -> list[Question]:
-    """A conflict's own questions; none if the ready ones serve."""
+    """A conflict's own questions; none if the ready ones serve. While it waits, an answer is one that was undone."""
     rows = db.rows(_QUESTIONS, {"id": id_})
     return [Question(question=row[0], options=tuple(json.loads(row[1])), answer=row[2]) for row in rows]
 
@@ -117,6 +119,17 @@ def close(
     db.execute(_CLOSE, {"id": id_, "resolution": resolution, "now": now})
     db.execute_many(_ADD_RESULT, [(id_, rowid) for rowid in results])
     db.execute_many(_ANSWER, [{"id": id_, "question": question, "answer": answer} for question, answer in answers])
+
+
+def withdraw(db: Database, id_: int, now: int) -> None:
+    """Close a conflict because its proposal was undone."""
+    db.execute(_CLOSE, {"id": id_, "resolution": "undone", "now": now})
+
+
+def reopen(db: Database, id_: int) -> None:
+    """Let a conflict wait again, as if it never had been closed. Its answers stay where they are, for closing it again."""
+    db.execute(_REOPEN, {"id": id_})
+    db.execute(_NO_RESULTS, {"id": id_})
 
 
 def fail(db: Database, id_: int, error: str) -> None:

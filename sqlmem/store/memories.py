@@ -100,6 +100,8 @@ select {COLUMNS} from memory
  where rowid = (select memory from memory_key where user = :user and key = :key) and held is not 'trash'
 """
 _ADD_KEY = "insert or replace into memory_key (user, key, memory) values (:user, :key, :memory)"
+_TRASHED = "select until from trash where memory = :rowid"
+_SEE = "update memory set seen = seen + :times where rowid = :rowid"
 _FORGOTTEN = "select 1 from tombstone where id = :id"
 _CATEGORIES = """
 select mc.memory, c.name from memory_category mc join category c on c.id = mc.category
@@ -109,6 +111,12 @@ _SOURCES = """
 select l.src, coalesce(m.id, t.id) from link l left join memory m on m.rowid = l.dst left join tombstone t on t.rowid = l.dst
  where l.rel in ('consolidated_from', 'extracted_from', 'merged_from') and l.src in (select value from json_each(:rowids))
  order by l.dst
+"""
+_DERIVED = """
+select l.dst, m.id from link l join memory m on m.rowid = l.src
+ where l.rel in ('consolidated_from', 'extracted_from', 'merged_from') and l.dst in (select value from json_each(:rowids))
+   and m.held is not 'trash'
+ order by m.rowid
 """
 _NEXT_VERSION = """
 select max(version) + 1 from (
@@ -178,12 +186,17 @@ def by_id(db: Database, id_: str) -> Stored | None:
 
 
 def required(db: Database, id_: object) -> Stored:
-    """The version with this id. Raises NotFound, which says whether it was ever there."""
+    """The version with this id. Raises NotFound, which says whether it was ever there, or lies in the trash."""
     checked = arguments.string("id", id_)
     stored = by_id(db, checked)
     if stored is None:
         gone = "was forgotten" if was_forgotten(db, checked) else "is not in this store"
         raise NotFound(f"the memory {checked!r} {gone}")
+    if stored.held == "trash":
+        until = from_ms(db.value(_TRASHED, {"rowid": stored.rowid}))
+        raise NotFound(
+            f"the memory {checked!r} was forgotten or undone, and lies in the trash until {until:%Y-%m-%d %H:%M} UTC"
+        )
     return stored
 
 
@@ -236,6 +249,11 @@ def add_key(db: Database, user: str, key: str, rowid: int) -> None:
     db.execute(_ADD_KEY, {"user": user, "key": key, "memory": rowid})
 
 
+def see(db: Database, rowid: int, times: int) -> None:
+    """Count a statement as made so many times more."""
+    db.execute(_SEE, {"rowid": rowid, "times": times})
+
+
 def was_forgotten(db: Database, id_: str) -> bool:
     """Whether a memory with this id was once here."""
     return db.value(_FORGOTTEN, {"id": id_}) is not None
@@ -261,6 +279,7 @@ def records(
     """The records of `stored`, in its order: what callers see. `previous` adds the earlier versions of each."""
     rowids = array(item.rowid for item in stored)
     categories, sources = _grouped(db, _CATEGORIES, rowids), _grouped(db, _SOURCES, rowids)
+    derived = _grouped(db, _DERIVED, rowids)
     lengths: dict[int, int] = dict(db.rows(_LENGTHS, {"chains": array({item.chain for item in stored})}))
     successors: dict[int, str] = dict(
         db.rows(_SUCCESSORS, {"rowids": array({item.ended_by for item in stored if item.ended_by is not None})})
@@ -293,6 +312,7 @@ def records(
             metadata=json.loads(item.metadata),
             categories=categories.get(item.rowid, ()),
             sources=sources.get(item.rowid, ()),
+            derived=derived.get(item.rowid, ()),
             conflicts=waiting.get(item.rowid, ()),
             previous_versions=tuple(memory for memory in earlier.get(item.chain, ()) if memory.version_number < item.version),
             score=scoring[item.rowid]["score"] if scoring else None,

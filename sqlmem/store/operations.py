@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlmem.db import Database
 
 Step = tuple[Any, ...]
-"""What one step did to one memory, its rowid second:
+"""What one step did, to a memory by its rowid, or to those from a first to a last one:
 
-("begin", rowid)                          a version was stored
-("end", rowid, at, reason, by)            a version ended
-("trash", rowid, until)                   a version was put into the trash
-("seen", rowid)                           a statement was made again
-("grade", rowid, feedback, outcome, at)   a grade was given
-("accept", rowid, created_at, kind, scope)  a proposal, which was stored as this, took its place
-("resolve", conflict, status)             a conflict was closed, which stood so before
+("begin", first, last)                            versions were stored
+("ask", rowid, conflict)                          a proposal was stored, which waits in a conflict
+("end", rowid, at, reason, by)                    a version ended
+("trash", first, last, until)                     versions were put into the trash
+("seen", rowid)                                   a statement was made again
+("grade", rowid, feedback, outcome, at)           a grade was given
+("accept", rowid, before, after, categories)      a proposal, which stood there before, took its place and got categories
+("resolve", conflict, resolution, results, at)    a conflict was closed
+
+A place is (kind, scope, chain, version, created_at).
 """
 
 State = Literal["done", "undone", "final"]
@@ -30,29 +32,26 @@ _ADD = """
 insert into operation (call, user, verb, at, state, steps)
 values (coalesce(:call, (select coalesce(max(id), 0) + 1 from operation)), :user, :verb, :at, :state, :steps) returning id, call
 """
-_LAST = """
-select id, call, verb, steps from operation
- where user = :user and state = :state
-   and call = (select call from operation where user = :user and state = :state order by id {order} limit 1)
- order by id
-"""
+_NEWEST = "select call, verb, at, state from operation where user = :user and state <> 'undone' order by id desc limit 1"
+_FIRST_UNDONE = "select call, verb, at, state from operation where user = :user and state = 'undone' order by id limit 1"
+_STEPS = "select steps from operation where user = :user and call = :call order by id"
 _STATE = "update operation set state = :state where call = :call and user = :user"
-_NEWEST = "select state, verb from operation where user = :user order by id desc limit 1"
 _DROP = """
 delete from operation
- where user = :user and id <= (select id from operation where user = :user order by id desc limit 1 offset :kept)
+ where user = :user and call <= (
+    select call from operation where user = :user group by call order by max(id) desc limit 1 offset :kept)
 """
 _UNDONE = "select steps from operation where user = :user and state = 'undone'"
 _FORGET_UNDONE = "delete from operation where user = :user and state = 'undone'"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a verb: its steps in order, of all its transactions."""
+class Call(NamedTuple):
+    """One call of a verb, of all its transactions. `at` is when it ended, in milliseconds."""
 
     number: int
     verb: str
-    steps: tuple[Step, ...]
+    at: int
+    state: State
 
 
 def add(db: Database, user: str, verb: str, at: int, steps: Sequence[Step], *, call: int | None, final: bool) -> int:
@@ -66,9 +65,50 @@ def add(db: Database, user: str, verb: str, at: int, steps: Sequence[Step], *, c
     return number
 
 
-def take_undone(db: Database, user: str) -> list[list[Step]]:
+def memories(step: Step) -> range:
+    """The rowids of the memories that a step changed."""
+    match step:
+        case ("begin" | "trash", first, last, *_):
+            return range(first, last + 1)
+        case ("resolve", *_):
+            return range(0)
+        case _:
+            return range(step[1], step[1] + 1)
+
+
+def extended(last: Step | None, step: Step) -> Step | None:
+    """The two steps as one, if the second one goes on with what the first one did."""
+    if last is None or step[0] not in ("begin", "trash") or last[0] != step[0] or last[3:] != step[3:]:
+        return None
+    return (last[0], last[1], *step[2:]) if last[2] + 1 == step[1] else None
+
+
+def newest(db: Database, user: str) -> Call | None:
+    """The user's last call that was not undone."""
+    row = db.row(_NEWEST, {"user": user})
+    return None if row is None else Call(*row)
+
+
+def first_undone(db: Database, user: str) -> Call | None:
+    """The call that the user undid last."""
+    row = db.row(_FIRST_UNDONE, {"user": user})
+    return None if row is None else Call(*row)
+
+
+def steps(db: Database, user: str, call: Call) -> list[Step]:
+    """What a call did to this user's memories, in order."""
+    rows = db.rows(_STEPS, {"user": user, "call": call.number})
+    return [tuple(step) for row in rows for step in json.loads(row[0])]
+
+
+def mark(db: Database, user: str, call: Call, state: State) -> None:
+    """Note that a call was undone, or done again."""
+    db.execute(_STATE, {"user": user, "call": call.number, "state": state})
+
+
+def take_undone(db: Database, user: str) -> list[Step]:
     """The steps of the calls that the user undid, which from now on cannot be done again."""
-    found = [json.loads(row[0]) for row in db.rows(_UNDONE, {"user": user})]
-    if found:
+    rows = db.rows(_UNDONE, {"user": user})
+    if rows:
         db.execute(_FORGET_UNDONE, {"user": user})
-    return found
+    return [tuple(step) for row in rows for step in json.loads(row[0])]
