@@ -42,7 +42,7 @@ create table memory (
 create unique index memory_version on memory (chain, version);
 create unique index memory_head on memory (chain) where ended_at is null and held is null;
 create unique index memory_turn on memory (scope, turn) where kind = 'turn' and ended_at is null and held is null;
-create index memory_scan on memory (scope, ended_at, at, kind, expires_at, held);
+create index memory_scan on memory (scope, ended_at, at, kind, expires_at, held, valid_from, valid_to);
 create index memory_pin on memory (scope) where kind = 'pinned' and ended_at is null;
 create index memory_unchecked on memory (rowid) where kind in ('fact', 'pinned') and checked = 0 and ended_at is null;
 create index memory_held on memory (held) where held is not null;

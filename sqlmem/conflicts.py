@@ -173,7 +173,7 @@ def _apply(engine_: Engine, change: Change, proposal: Stored, ends: Sequence[End
     if answered.resolution == "keep_both":
         change.accept(proposal, [])
         return [*(old.rowid for old in olds), proposal.rowid]
-    place = revise.heir(change.db, olds, proposal.kind, scopes.of_memory(change.db, proposal.scope))
+    place = revise.heir(olds, proposal.kind, scopes.of_memory(change.db, proposal.scope))
     if answered.resolution == "take_new":
         change.accept(proposal, ends, chain=place.chain, kind=place.kind, scope=place.scope)
         return [proposal.rowid]
@@ -198,7 +198,7 @@ def _apply(engine_: Engine, change: Change, proposal: Stored, ends: Sequence[End
             checked=1,
         )
         if number == 0:
-            results.append(change.succeed(ends, replace(new, chain=place.chain, version=place.version), codes))
+            results.append(change.succeed(ends, replace(new, chain=place.chain), codes))
         else:
             results.append(change.succeed([], new, codes))
     return results

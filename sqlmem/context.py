@@ -18,9 +18,9 @@ from sqlmem.search.filters import Filter
 from sqlmem.store import memories, scopes
 from sqlmem.store.memories import Stored
 
-# Pins are few: their own index is read, whatever the scope.
+# Pins are few: their own index is read, whatever the scope. It holds those of now.
 _PINS = f"""
-select {memories.OF_M} from memory m indexed by memory_pin
+select {memories.OF_M} from memory m {{index}}
  where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid
 """
 # A memory whose best passages do not fit is passed over; after so many in a row what is left of the budget is too little.
@@ -46,9 +46,9 @@ def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
         draft.trim(item.stored.rowid for item in ranked)
         wanted = {turn.rowid for turn in turns} | {item.stored.rowid for item in ranked}
         cut = len(wanted - draft.rowids())
-        retrieved = tuple(_retrieved(engine, draft, ranked, asked.now))
+        retrieved = tuple(_retrieved(engine, draft, ranked, asked))
         fixed = [*draft.pins, *draft.recent]
-        records = memories.records(engine.db, fixed, asked.now)
+        records = memories.records(engine.db, fixed, asked.now, as_of=asked.chosen.as_of)
         return ContextBlock(
             text=draft.text(),
             pinned=tuple(records[: len(draft.pins)]),
@@ -138,23 +138,31 @@ def _steps(engine: Engine, budget: int, asked: Question, ranked: Sequence[Ranked
     return [(ranked[place], read[place], step) for _, place, _, step in found]
 
 
-def _retrieved(engine: Engine, draft: Draft, ranked: Sequence[Ranked], now: int) -> list[Memory]:
+def _retrieved(engine: Engine, draft: Draft, ranked: Sequence[Ranked], asked: Question) -> list[Memory]:
     """The relevant memories of the block in rank order, each with what is printed of it where that is not all."""
     shown = [item for item in ranked if item.stored.rowid in draft.relevant]
     printed = [draft.relevant[item.stored.rowid].text for item in shown]
     return [
         memory if text == memory.text else replace(memory, excerpt=text)
-        for memory, text in zip(recalling.recalled(engine, shown, now), printed, strict=True)
+        for memory, text in zip(recalling.recalled(engine, shown, asked), printed, strict=True)
     ]
 
 
 def _pins(engine: Engine, asked: Question) -> list[Stored]:
     chosen = asked.chosen
-    wanted = Filter(user=chosen.user, session=chosen.session, all_users=chosen.all_users)
+    wanted = Filter(
+        user=chosen.user,
+        session=chosen.session,
+        all_users=chosen.all_users,
+        as_of=chosen.as_of,
+        valid_on=chosen.valid_on,
+    )
     condition = filters.condition(engine.db, wanted, asked.now)
     if condition is None:
         return []
-    return [Stored(*row) for row in engine.db.rows(_PINS.format(condition=condition.sql), condition.bindings)]
+    index = "indexed by memory_pin" if condition.live_only else ""
+    sql = _PINS.format(index=index, condition=condition.sql)
+    return [Stored(*row) for row in engine.db.rows(sql, condition.bindings)]
 
 
 def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
@@ -163,7 +171,7 @@ def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
     scope = None if session is None else scopes.find(engine.db, asked.chosen.user, session)
     if scope is None or count == 0:
         return []
-    return memories.last_turns(engine.db, scope.id, asked.now, count)
+    return memories.last_turns(engine.db, scope.id, asked.now, count, as_of=asked.chosen.as_of)
 
 
 def _add_recent(draft: Draft, turns: Sequence[Stored]) -> None:

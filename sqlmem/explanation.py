@@ -41,12 +41,22 @@ def _missing(engine: Engine, asked: Question, stored: Stored, candidates: int) -
     """Why a memory is no candidate."""
     test = filters.failing(engine.db, asked.chosen, asked.now, stored.rowid)
     if test == "state":
-        return test, f"it is {memories.state(stored, asked.now)}, not live"
+        return test, _state(stored, asked)
     if test == "scope":
         return test, "it belongs to another user or session than the one asked about"
     if test is not None:
         return test, f"it does not pass the filter {test}"
     return "candidates", f"neither its words nor its vector put it among the {candidates} candidates"
+
+
+def _state(stored: Stored, asked: Question) -> str:
+    """Which state keeps a memory out."""
+    moment = asked.chosen.as_of
+    if moment is None or stored.held is not None:
+        return f"it is {memories.state(stored, asked.now)}, not live"
+    if stored.created_at > moment:
+        return "it was not known then"
+    return "it had ended by then" if stored.ended_at is not None and stored.ended_at <= moment else "it had expired by then"
 
 
 def _cut(engine: Engine, asked: Question, ranked: list[Ranked], place: int) -> tuple[str | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from sqlmem.clock import DAY_MS
@@ -78,11 +78,15 @@ class Change:
         return rowid
 
     def succeed(self, ends: Sequence[End], new: NewMemory, codes: Codes, *, categories: Sequence[str] | None = None) -> int:
-        """End versions and store `new`, which follows them, at the same moment. Returns its rowid.
+        """End versions and store `new`, which follows them in its chain, at the same moment. Returns its rowid.
 
-        Its categories are all that the ended versions had, unless given.
+        It becomes the next version of its chain, or the first one. Its categories are all that the ended versions had, unless
+        given.
         """
         self.touch(new.scope)
+        if new.chain is not None:
+            # Only now: what was undone has gone, and its number with it.
+            new = replace(new, version=memories.next_version(self.db, new.chain))
         olds = [end.stored.rowid for end in ends]
         with keyword_index.following(self.db, olds) as affected:
             rowid = memories.next_rowid(self.db)

@@ -54,14 +54,14 @@ def page(engine: Engine, chosen: Filter, *, limit: object, cursor: object, previ
     with_previous = arguments.boolean("include_previous_versions", previous)
     bound = {} if cursor is None else _after(cursor)
     with engine.db.read():
-        now = engine.now()
+        now = engine.now() if chosen.as_of is None else chosen.as_of
         condition = filters.condition(engine.db, chosen, now)
         if condition is None:
             return Page(items=(), next_cursor=None)
         after = "and (m.at, m.rowid) < (:at, :rowid)" if bound else ""
         sql = _PAGE.format(condition=condition.sql, after=after)
         stored = [Stored(*row) for row in engine.db.rows(sql, {**condition.bindings, **bound, "limit": size + 1})]
-        items = memories.records(engine.db, stored[:size], now, previous=with_previous)
+        items = memories.records(engine.db, stored[:size], now, previous=with_previous, as_of=chosen.as_of)
         return Page(items=tuple(items), next_cursor=_cursor(stored[size - 1]) if len(stored) > size else None)
 
 

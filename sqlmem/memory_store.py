@@ -276,6 +276,8 @@ class MemoryStore:
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
+        as_of: datetime | None = None,
+        valid_on: datetime | None = None,
         now: datetime | None = None,
         half_life_days: float | None = None,
         recency_weight: float | None = None,
@@ -290,6 +292,9 @@ class MemoryStore:
         where: metadata, {"key": value} or {"key": {"gt": 3}}; eq ne gt gte lt lte in nin contains. Missing keys equal nothing.
         after, before: bounds on `timestamp`, exclusive.
         include_superseded: also versions that a newer one replaced.
+        as_of: answers with what the store believed then: the versions of that moment, shown as they were, by the grades of
+            before. What was forgotten since is missing; categories have no history.
+        valid_on: answers with what is true at that time, by `valid_from` and `valid_to`; else with what is true now.
         now, half_life_days, recency_weight: instead of the store's.
 
         A blank query returns the newest. `Memory.scoring` shows each part of the score: score = relevance_norm +
@@ -315,6 +320,8 @@ class MemoryStore:
             min_relevance=min_relevance,
             after=after,
             before=before,
+            as_of=as_of,
+            valid_on=valid_on,
             now=now,
             half_life_days=half_life_days,
             recency_weight=recency_weight,
@@ -339,6 +346,8 @@ class MemoryStore:
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
+        as_of: datetime | None = None,
+        valid_on: datetime | None = None,
         now: datetime | None = None,
     ) -> Recall:
         """Like `recall()`, by relevance alone: neither recency nor feedback counts."""
@@ -359,6 +368,8 @@ class MemoryStore:
             min_relevance=min_relevance,
             after=after,
             before=before,
+            as_of=as_of,
+            valid_on=valid_on,
             now=now,
             relevance_only=True,
         )
@@ -382,6 +393,8 @@ class MemoryStore:
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
+        as_of: datetime | None = None,
+        valid_on: datetime | None = None,
         now: datetime | None = None,
         half_life_days: float | None = None,
         recency_weight: float | None = None,
@@ -412,6 +425,8 @@ class MemoryStore:
             min_relevance=min_relevance,
             after=after,
             before=before,
+            as_of=as_of,
+            valid_on=valid_on,
             now=now,
             half_life_days=half_life_days,
             recency_weight=recency_weight,
@@ -437,6 +452,8 @@ class MemoryStore:
         min_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
+        as_of: datetime | None = None,
+        valid_on: datetime | None = None,
         now: datetime | None = None,
         half_life_days: float | None = None,
         recency_weight: float | None = None,
@@ -462,6 +479,8 @@ class MemoryStore:
             min_relevance=min_relevance,
             after=after,
             before=before,
+            as_of=as_of,
+            valid_on=valid_on,
             now=now,
             half_life_days=half_life_days,
             recency_weight=recency_weight,
@@ -484,6 +503,8 @@ class MemoryStore:
         include_superseded: bool = False,
         after: datetime | None = None,
         before: datetime | None = None,
+        as_of: datetime | None = None,
+        valid_on: datetime | None = None,
         limit: int = 20,
         cursor: str | None = None,
         include_previous_versions: bool = True,
@@ -491,7 +512,8 @@ class MemoryStore:
         """A page of memories, newest `timestamp` first, with the filters of `recall()`.
 
         Pass the page's `next_cursor` for the next one: what is added or forgotten meanwhile neither repeats nor hides others.
-        `limit` is at most 1,000. Raises InvalidArgument, NotFound (a category).
+        `limit` is at most 1,000. Whatever its validity, a memory is listed, unless `valid_on` is given. Raises InvalidArgument,
+        NotFound (a category).
         """
         chosen = filters.build(
             session=session,
@@ -503,6 +525,8 @@ class MemoryStore:
             include_superseded=include_superseded,
             after=after,
             before=before,
+            as_of=as_of,
+            valid_on=valid_on,
         )
         return lookup.page(self._engine, chosen, limit=limit, cursor=cursor, previous=include_previous_versions)
 

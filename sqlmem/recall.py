@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from sqlmem import arguments, candidates, pending, ranking, reranking
 from sqlmem import text as texts
 from sqlmem.candidates import STRATEGIES, Encoded, Relevant, Strategy
-from sqlmem.clock import DAY_MS
+from sqlmem.clock import DAY_MS, moment_ms
 from sqlmem.engine import Engine, half_life, recency
 from sqlmem.errors import InvalidArgument
 from sqlmem.records import Memory, Recall
@@ -28,7 +28,8 @@ EMBED_FIRST = 100
 FEEDBACK_LIMIT = 2.0
 
 _FEEDBACK = """
-select memory, outcome, at from feedback where memory in (select value from json_each(:rowids)) order by id
+select memory, outcome, at from feedback
+ where memory in (select value from json_each(:rowids)) and (:as_of is null or at <= :as_of) order by id
 """
 _SIGNS = {"useful": 1.0, "dead_end": -1.0, "corrected": -1.0}
 
@@ -89,6 +90,8 @@ def question(
     score_gap: object = None,
     min_relevance: object = None,
     now: object = None,
+    as_of: object = None,
+    valid_on: object = None,
     half_life_days: object = None,
     recency_weight: object = None,
     strategy: object = "balanced",
@@ -99,11 +102,16 @@ def question(
     if not isinstance(query, str):
         raise InvalidArgument(f"query must be a string, not {type(query).__name__}")
     options = engine.options
+    if now is not None and as_of is not None:
+        raise InvalidArgument("as_of says already at what time the question is asked: leave now out")
+    moment = engine.now(now) if as_of is None else moment_ms("as_of", as_of)
+    chosen = filters.build(as_of=as_of, valid_on=valid_on, **selection)
     weight = options.recency_weight if recency_weight is None else recency(recency_weight)
     return Question(
         query=texts.readable(query).strip(),
-        chosen=filters.build(**selection),
-        now=engine.now(now),
+        # What is not true at the time of the question is no answer to it, unless another time is asked about.
+        chosen=chosen if valid_on is not None else replace(chosen, valid_on=moment),
+        now=moment,
         limit=None if limit is None else arguments.integer("limit", limit, least=1),
         token_budget=arguments.budget(token_budget),
         score_gap=None if score_gap is None else arguments.number("score_gap", score_gap, least=0, most=1, above=True),
@@ -124,7 +132,7 @@ def recall(engine: Engine, asked: Question) -> Recall:
         kept = ranked[: asked.limit]
         shipped, tokens, exceeded = within_budget(engine, kept, asked.token_budget)
         return Recall(
-            memories=tuple(recalled(engine, shipped, asked.now)),
+            memories=tuple(recalled(engine, shipped, asked)),
             query=asked.query,
             token_budget=asked.token_budget,
             token_estimate=tokens,
@@ -177,7 +185,7 @@ def order(
     """All candidates in their final order. Use inside a read."""
     condition = filters.condition(engine.db, asked.chosen, asked.now, exclude=exclude)
     found = _found(engine, asked, encoded, condition, bonus)
-    graded = _feedback(engine, found, asked.now)
+    graded = _feedback(engine, found, asked)
     ranked = [_blend(asked, item, graded.get(rowid, 0.0)) for rowid, item in found.items()]
     ranked.sort(key=lambda item: (item.score, item.stored.at, item.stored.id), reverse=True)
     return ranked
@@ -193,10 +201,11 @@ def cut(asked: Question, ranked: list[Ranked]) -> list[Ranked]:
     return ranked
 
 
-def recalled(engine: Engine, ranked: Sequence[Ranked], now: int) -> list[Memory]:
+def recalled(engine: Engine, ranked: Sequence[Ranked], asked: Question) -> list[Memory]:
     """The records of ranked memories, scores included."""
     scoring = {item.stored.rowid: item.scoring for item in ranked}
-    return memories.records(engine.db, [item.stored for item in ranked], now, scoring=scoring)
+    stored = [item.stored for item in ranked]
+    return memories.records(engine.db, stored, asked.now, as_of=asked.chosen.as_of, scoring=scoring)
 
 
 def pool_size(asked: Question) -> int:
@@ -218,12 +227,12 @@ def _found(
     return candidates.relevant(engine, asked.query, pool, bonus)
 
 
-def _feedback(engine: Engine, found: Iterable[int], now: int) -> dict[int, float]:
+def _feedback(engine: Engine, found: Iterable[int], asked: Question) -> dict[int, float]:
     """The graded memories' feedback: the sum of ±0.5 ** (age / half-life), kept within ±2."""
     half = engine.options.feedback_half_life_days * DAY_MS
     sums: dict[int, float] = {}
-    for rowid, outcome, at in engine.db.rows(_FEEDBACK, {"rowids": array(found)}):
-        sums[rowid] = sums.get(rowid, 0.0) + _SIGNS[outcome] * ranking.recency(at, now, half)
+    for rowid, outcome, at in engine.db.rows(_FEEDBACK, {"rowids": array(found), "as_of": asked.chosen.as_of}):
+        sums[rowid] = sums.get(rowid, 0.0) + _SIGNS[outcome] * ranking.recency(at, asked.now, half)
     return {rowid: max(-FEEDBACK_LIMIT, min(FEEDBACK_LIMIT, total)) for rowid, total in sums.items()}
 
 

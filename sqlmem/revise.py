@@ -121,7 +121,6 @@ def again(change_: Change, wanted: Stored, at: int) -> NewMemory:
         valid_to=wanted.valid_to,
         metadata=wanted.metadata,
         chain=wanted.chain,
-        version=memories.next_version(change_.db, wanted.chain),
     )
 
 
@@ -223,7 +222,7 @@ def apply(
     head = memories.head(db, addressed.chain)
     if head is None or memories.state(head, now) == "expired":
         raise NotFound(f"{addressed.id} has no live version that could be corrected; remember() the statement anew")
-    new = _successor(head, wanted, memories.next_version(db, head.chain), now, now if at is None else at)
+    new = _successor(head, wanted, now, now if at is None else at)
     held = _categories(db, head.rowid)
     same_categories = wanted.categories is None or set(wanted.categories) == set(held)
     unchanged = (new.text, new.kind, new.metadata) == (head.text, head.kind, head.metadata)
@@ -248,20 +247,19 @@ class Heir:
     """Where a memory stands that takes the place of others."""
 
     chain: int
-    version: int
     kind: Kind
     scope: int
 
 
-def heir(db: Database, olds: Sequence[Stored], kind: Kind, scope: Scope) -> Heir:
+def heir(olds: Sequence[Stored], kind: Kind, scope: Scope) -> Heir:
     """The place of what replaces `olds`: next in the first one's chain, pinned if one was, in the widest scope of them all."""
     chain = olds[0].chain
     pinned = any(old.kind == "pinned" for old in olds)
     wide = scope.base in (scope.id, *(old.scope for old in olds))
-    return Heir(chain, memories.next_version(db, chain), "pinned" if pinned else kind, scope.base if wide else scope.id)
+    return Heir(chain, "pinned" if pinned else kind, scope.base if wide else scope.id)
 
 
-def _successor(head: Stored, wanted: Wanted, version: int, now: int, at: int) -> NewMemory:
+def _successor(head: Stored, wanted: Wanted, now: int, at: int) -> NewMemory:
     kind = head.kind
     if wanted.pinned is not None:
         if kind not in ("fact", "pinned"):
@@ -285,7 +283,6 @@ def _successor(head: Stored, wanted: Wanted, version: int, now: int, at: int) ->
         valid_to=head.valid_to,
         metadata=head.metadata if wanted.metadata is None else wanted.metadata,
         chain=head.chain,
-        version=version,
     )
 
 

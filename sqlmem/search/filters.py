@@ -33,7 +33,10 @@ _KNOWN_CATEGORIES = "select name from category order by name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Checked arguments of a verb. Times are milliseconds; `after` and `before` leave their own moment out."""
+    """Checked arguments of a verb. Times are milliseconds; `after` and `before` leave their own moment out.
+
+    `as_of` looks at the versions of that moment, `valid_on` at what is true then; None at those of now, and at all.
+    """
 
     user: str = ""
     session: str | None = None
@@ -44,6 +47,8 @@ class Filter:
     after: int | None = None
     before: int | None = None
     include_superseded: bool = False
+    as_of: int | None = None
+    valid_on: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,14 @@ def build(
     after: object = None,
     before: object = None,
     include_superseded: object = False,
+    as_of: object = None,
+    valid_on: object = None,
 ) -> Filter:
     """Check a verb's filter arguments. Raises InvalidArgument."""
+    if arguments.boolean("include_superseded", include_superseded) and as_of is not None:
+        raise InvalidArgument(
+            "as_of shows the versions of one moment, of which none is superseded: leave include_superseded out"
+        )
     if arguments.boolean("all_users", all_users) and (user != "" or session is not None):
         raise InvalidArgument("all_users=True looks at everything; leave user and session out")
     return Filter(
@@ -84,7 +95,9 @@ def build(
         where=() if where is None else tuple(_terms(where)),
         after=None if after is None else moment_ms("after", after),
         before=None if before is None else moment_ms("before", before),
-        include_superseded=arguments.boolean("include_superseded", include_superseded),
+        include_superseded=bool(include_superseded),
+        as_of=None if as_of is None else moment_ms("as_of", as_of),
+        valid_on=None if valid_on is None else moment_ms("valid_on", valid_on),
     )
 
 
@@ -104,7 +117,7 @@ def condition(db: Database, chosen: Filter, now: int, *, exclude: Iterable[int] 
         bound["exclude"] = array(excluded)
         parts.append("m.rowid not in (select value from json_each(:exclude))")
     bound["now"] = now
-    return Condition(" and ".join(parts), bound, scope_sql, words, not chosen.include_superseded)
+    return Condition(" and ".join(parts), bound, scope_sql, words, not (chosen.include_superseded or chosen.as_of is not None))
 
 
 def failing(db: Database, chosen: Filter, now: int, rowid: int) -> str | None:
@@ -172,8 +185,13 @@ def _scope(db: Database, chosen: Filter) -> tuple[str, tuple[str, ...] | None, d
 
 def _tests(chosen: Filter, bound: dict[str, Any]) -> list[tuple[str, str]]:
     """The conditions beside the scope, each with the name of what demands it; their values are put into `bound`."""
-    ended = "(m.ended_at is null or m.ended_by is not null)" if chosen.include_superseded else "m.ended_at is null"
-    tests = [("state", sql) for sql in (ended, "m.held is null", "(m.expires_at is null or m.expires_at > :now)")]
+    tests = [
+        ("state", sql) for sql in (*_there(chosen, bound), "m.held is null", "(m.expires_at is null or m.expires_at > :now)")
+    ]
+    if chosen.valid_on is not None:
+        bound["valid_on"] = chosen.valid_on
+        tests.append(("valid_on", "(m.valid_from is null or m.valid_from <= :valid_on)"))
+        tests.append(("valid_on", "(m.valid_to is null or m.valid_to > :valid_on)"))
     if chosen.kinds is not None:
         bound["kinds"] = array(chosen.kinds)
         tests.append(("kinds", "m.kind in (select value from json_each(:kinds))"))
@@ -187,6 +205,14 @@ def _tests(chosen: Filter, bound: dict[str, Any]) -> list[tuple[str, str]]:
         bound["before"] = chosen.before
         tests.append(("before", "m.at < :before"))
     return [*tests, *(("where", sql) for sql in metadata_sql(chosen.where, bound))]
+
+
+def _there(chosen: Filter, bound: dict[str, Any]) -> list[str]:
+    """Which versions of a chain are looked at."""
+    if chosen.as_of is not None:
+        bound["as_of"] = chosen.as_of
+        return ["m.created_at <= :as_of", "(m.ended_at is null or m.ended_at > :as_of)"]
+    return ["(m.ended_at is null or m.ended_by is not null)" if chosen.include_superseded else "m.ended_at is null"]
 
 
 def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any]) -> list[str]:

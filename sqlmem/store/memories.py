@@ -75,6 +75,12 @@ select {COLUMNS} from memory
  where scope = :scope and kind = 'turn' and ended_at is null and held is null and (expires_at is null or expires_at > :now)
  order by turn desc limit :count
 """
+_LAST_TURNS_THEN = f"""
+select {COLUMNS} from memory
+ where scope = :scope and kind = 'turn' and created_at <= :as_of and (ended_at is null or ended_at > :as_of) and held is null
+   and (expires_at is null or expires_at > :now)
+ order by turn desc limit :count
+"""
 _BY_ID = f"select {COLUMNS} from memory where id = :id"
 _BY_ROWIDS = f"select {COLUMNS} from memory where rowid in (select value from json_each(:rowids))"
 _HEAD = f"select {COLUMNS} from memory where chain = :chain and ended_at is null and held is null"
@@ -127,17 +133,22 @@ select chain from memory where rowid in (select value from json_each(:rowids))
 union
 select chain from tombstone where rowid in (select value from json_each(:rowids))
 """
-_CONFLICTS = """
+_WAITING = """
+case when :as_of is null then c.status <> 'resolved'
+     else c.created_at <= :as_of and (c.resolved_at is null or c.resolved_at > :as_of) end
+"""
+_CONFLICTS = f"""
 select cm.memory, c.name from conflict_memory cm join conflict c on c.id = cm.conflict
- where c.status <> 'resolved' and cm.memory in (select value from json_each(:rowids))
+ where cm.memory in (select value from json_each(:rowids)) and {_WAITING}
 union
-select memory, name from conflict where status <> 'resolved' and memory in (select value from json_each(:rowids))
+select c.memory, c.name from conflict c where c.memory in (select value from json_each(:rowids)) and {_WAITING}
 """
 _LENGTHS = """
 select chain, max(version) from (
     select chain, version from memory where chain in (select value from json_each(:chains)) and held is not 'trash'
+       and (:as_of is null or created_at <= :as_of)
     union all
-    select chain, version from tombstone where chain in (select value from json_each(:chains))
+    select chain, version from tombstone where chain in (select value from json_each(:chains)) and :as_of is null
 ) group by chain
 """
 _SUCCESSORS = """
@@ -211,9 +222,12 @@ def head(db: Database, chain: int) -> Stored | None:
     return None if row is None else Stored(*row)
 
 
-def last_turns(db: Database, scope: int, now: int, count: int | None) -> list[Stored]:
-    """The live turns of exactly this scope, newest first: all, or the last `count`."""
-    return [Stored(*row) for row in db.rows(_LAST_TURNS, {"scope": scope, "now": now, "count": -1 if count is None else count})]
+def last_turns(db: Database, scope: int, now: int, count: int | None, *, as_of: int | None = None) -> list[Stored]:
+    """The live turns of exactly this scope, or those that were live then, newest first: all, or the last `count`."""
+    bound = {"scope": scope, "now": now, "count": -1 if count is None else count}
+    if as_of is None:
+        return [Stored(*row) for row in db.rows(_LAST_TURNS, bound)]
+    return [Stored(*row) for row in db.rows(_LAST_TURNS_THEN, {**bound, "as_of": as_of})]
 
 
 def chain(db: Database, number: int) -> list[Stored]:
@@ -274,19 +288,25 @@ def records(
     now: int,
     *,
     previous: bool = False,
+    as_of: int | None = None,
     scoring: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[Memory]:
-    """The records of `stored`, in its order: what callers see. `previous` adds the earlier versions of each."""
+    """The records of `stored`, in its order: what callers see. `previous` adds the earlier versions of each.
+
+    With `as_of`, `stored` are heads of that moment, and shown as they were then; what has no history is as it is now.
+    """
+    if as_of is not None:
+        stored = [_at_that_time(item, as_of) for item in stored]
     rowids = array(item.rowid for item in stored)
     categories, sources = _grouped(db, _CATEGORIES, rowids), _grouped(db, _SOURCES, rowids)
     derived = _grouped(db, _DERIVED, rowids)
-    lengths: dict[int, int] = dict(db.rows(_LENGTHS, {"chains": array({item.chain for item in stored})}))
+    lengths: dict[int, int] = dict(db.rows(_LENGTHS, {"chains": array({item.chain for item in stored}), "as_of": as_of}))
     successors: dict[int, str] = dict(
         db.rows(_SUCCESSORS, {"rowids": array({item.ended_by for item in stored if item.ended_by is not None})})
     )
-    waiting = _grouped(db, _CONFLICTS, rowids)
+    waiting = _grouped(db, _CONFLICTS, rowids, as_of=as_of)
     scopes = {row[0]: row[1:] for row in db.rows(_SCOPES, {"ids": array({item.scope for item in stored})})}
-    earlier = _earlier(db, stored, now) if previous else {}
+    earlier = _earlier(db, stored, now, as_of) if previous else {}
     return [
         Memory(
             id=item.id,
@@ -322,17 +342,23 @@ def records(
     ]
 
 
-def _grouped(db: Database, sql: str, rowids: str) -> dict[int, tuple[str, ...]]:
+def _at_that_time(item: Stored, as_of: int) -> Stored:
+    if item.ended_at is None or item.ended_at <= as_of:
+        return item
+    return item._replace(ended_at=None, end_reason=None, ended_by=None, end_note=None)
+
+
+def _grouped(db: Database, sql: str, rowids: str, **bound: int | None) -> dict[int, tuple[str, ...]]:
     groups: dict[int, tuple[str, ...]] = {}
-    for rowid, value in db.rows(sql, {"rowids": rowids}):
+    for rowid, value in db.rows(sql, {"rowids": rowids, **bound}):
         groups[rowid] = (*groups.get(rowid, ()), value)
     return groups
 
 
-def _earlier(db: Database, stored: Sequence[Stored], now: int) -> dict[int, list[Memory]]:
+def _earlier(db: Database, stored: Sequence[Stored], now: int, as_of: int | None) -> dict[int, list[Memory]]:
     chains = array({item.chain for item in stored if item.version > 1})
     versions = [Stored(*row) for row in db.rows(_CHAIN, {"chains": chains})]
     by_chain: dict[int, list[Memory]] = {}
-    for version, memory in zip(versions, records(db, versions, now) if versions else [], strict=True):
+    for version, memory in zip(versions, records(db, versions, now, as_of=as_of) if versions else [], strict=True):
         by_chain.setdefault(version.chain, []).append(memory)
     return by_chain
