@@ -71,12 +71,12 @@ def test_four_processes_write_one_session(path: Path, embedder: str) -> None:
         assert_sound(store)
 
 
-CORRECT_25 = """
+CORRECT_100 = """
 import sys, sqlmem
 path, worker = sys.argv[1:]
 store = sqlmem.open(path, embedder=sqlmem.HashEmbedder(16))
 print("ready"); sys.stdin.readline()
-for number in range(25):
+for number in range(100):
     new = store.correct("fact", f"worker {worker} says {number}")
     print(new, *new.superseded)
 """
@@ -85,17 +85,17 @@ for number in range(25):
 def test_four_processes_correct_one_memory(path: Path) -> None:
     with sqlmem.open(path, embedder=HASH) as store:
         store.remember("the beginning", session="s", kind="fact", id="fact")
-    said = together(CORRECT_25, *[(path, worker) for worker in range(4)])
+    said = together(CORRECT_100, *[(path, worker) for worker in range(4)])
     steps = dict(line.split() for part in said for line in part.splitlines())
     with sqlmem.open(path) as store:
         versions = store.history("fact")
-        assert [memory.version_number for memory in versions] == list(range(1, 102))
-        assert [memory.state for memory in versions] == ["superseded"] * 100 + ["live"]
-        assert {memory.total_versions for memory in versions} == {101}
+        assert [memory.version_number for memory in versions] == list(range(1, 402))
+        assert [memory.state for memory in versions] == ["superseded"] * 400 + ["live"]
+        assert {memory.total_versions for memory in versions} == {401}
         for old, new in itertools.pairwise(versions):
             assert (old.replaced_by, old.expired_at, old.expiration_reason) == (new.id, new.created_at, "updated")
             assert steps[new.id] == old.id  # what the call said it had replaced
-        assert len({memory.text for memory in versions}) == 101
+        assert len({memory.text for memory in versions}) == 401
         assert [memory.id for memory in store.list(session="s")] == [versions[-1].id]
         assert_sound(store)
 
@@ -127,7 +127,7 @@ FEEDBACK_25 = """
 import sys, sqlmem
 store = sqlmem.open(sys.argv[1], embedder=False)
 print("ready"); sys.stdin.readline()
-for number in range(25):
+for number in range(100):
     store.feedback("fact", "useful")
 """
 

@@ -18,8 +18,10 @@ import pytest
 import sqlmem
 from sqlmem import db as sqlite
 from sqlmem import schema, text
+from sqlmem.clock import to_ms
 from sqlmem.store import bit_index
 from tests.fixtures import make
+from tests.helpers_store import DAY, START, MovableClock
 
 README = Path(__file__).resolve().parent.parent / "schema" / "README.md"
 if not README.exists():
@@ -64,6 +66,7 @@ FOUND: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
     ({"id": "fact-1"}, [
         (1, "superseded", "Ben drinks tea", "2025-03-03T08:30:00.250Z"),
         (2, "superseded", "Ben drinks coffee", "2025-03-03T08:30:00.250Z"), (3, "live", "Ben drinks rum", None)]),
+    ({"then": 1740819600000, "day": 1740819600000}, []),
     ({}, [(ANY, "Ben drinks rum")]),
     ({}, [("pin-1", "corrected", 1740990600250), ("fact-1", "useful", 1740990600250)]),
     ({}, [("forgotten", 1, "2025-03-03T08:30:00.250Z")]),
@@ -83,6 +86,25 @@ def test_every_query_has_its_expected_rows() -> None:
 def test_a_query_of_the_document_finds_what_is_there(db: sqlite3.Connection, number: int) -> None:
     bindings, expected = FOUND[number]
     assert db.execute(QUERIES[number], bindings).fetchall() == expected
+
+
+def test_the_past_can_be_read_without_the_library(tmp_path: Path) -> None:
+    clock = MovableClock()
+    with sqlmem.open(tmp_path / "chat.db", embedder=False, clock=clock) as store:
+        id_ = store.remember("Ana lives in Lisbon", kind="fact")
+        store.remember("Ana is on leave", kind="fact", valid_from=START + DAY, valid_to=START + 2 * DAY, ttl_days=3)
+        clock.forward(days=1)
+        store.correct(id_, "Ana lives in Porto")
+        clock.forward(days=1)
+        store.invalidate(id_)
+        query = next(query for query in QUERIES if ":then" in query)
+        with closing(sqlite3.connect(tmp_path / "chat.db")) as db:
+            for then in range(-1, 5):
+                for day in range(4):
+                    moments = [START + then * DAY, START + day * DAY]
+                    bound = dict(zip(("then", "day"), (to_ms(moment) for moment in moments), strict=True))
+                    listed = store.list(as_of=moments[0], valid_on=moments[1])
+                    assert db.execute(query, bound).fetchall() == [(memory.id, memory.text) for memory in listed]
 
 
 def _names(path: Path) -> set[str]:
