@@ -88,7 +88,8 @@ def store(engine: Engine, change: Change, prepared: Prepared, scope: Scope) -> M
     filters.check_categories(engine.db, new.categories)
     row = replace(ingest.row(engine, change, new, scope.id), checked=int(compared.checked))
     # Another one that was stored in this transaction may have taken the place of some.
-    contradicted = [one for one in compared.contradicted if judging.lives(engine.db, one.stored, change.now)]
+    present = [one for one in compared.contradicted if judging.lives(engine.db, one.stored, change.now)]
+    contradicted = [one for one in present if judging.meets(row, one.stored)]
     if contradicted and not _is_current(row, contradicted, change.now):
         row, contradicted = _as_past(row, contradicted, change.now), []
     ends = [End(stored, "updated", verdict.reason) for stored, verdict in contradicted]

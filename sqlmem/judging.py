@@ -140,6 +140,11 @@ def begins(one: NewMemory | Stored) -> int:
     return one.at if one.valid_from is None else one.valid_from
 
 
+def meets(one: NewMemory | Stored, other: Stored) -> bool:
+    """Whether two statements say something of a same time: what was over before the other began contradicts nothing."""
+    return (other.valid_to is None or other.valid_to > begins(one)) and (one.valid_to is None or one.valid_to > begins(other))
+
+
 def mode(engine: Engine, user: str) -> ContradictionMode:
     """What becomes of a fact of the user that contradicts what is known."""
     return scopes.contradiction_mode(engine.db, user) or engine.options.on_contradiction

@@ -88,7 +88,9 @@ class Change:
             # Only now: what was undone has gone, and its number with it.
             new = replace(new, version=memories.next_version(self.db, new.chain))
         olds = [end.stored.rowid for end in ends]
-        with keyword_index.following(self.db, olds) as affected:
+        # A turn that follows one which had ended already comes to a place where none stands.
+        places = [] if new.turn is None else [keyword_index.Place(scopes.of_memory(self.db, new.scope), new.turn)]
+        with keyword_index.following(self.db, olds, places) as affected:
             rowid = memories.next_rowid(self.db)
             self._end_for(ends, rowid, new.created_at)
             memories.add(self.db, new)

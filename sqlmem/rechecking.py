@@ -59,7 +59,9 @@ def _judge(engine: Engine, stored: Stored, call: int | None) -> tuple[list[str] 
             return [], change.call
         if not judging.holds(engine, said, compared):
             return None, change.call
-        ended = _settle(change, stored, compared.contradicted)
+        # What will be true later ends nothing yet: it is judged when its time comes.
+        present = [one for one in compared.contradicted if judging.begins(one.stored) <= change.now]
+        ended = _settle(change, stored, [one for one in present if judging.meets(stored, one.stored)])
         if compared.checked:
             change.checked(stored.rowid)
     return ended, change.call

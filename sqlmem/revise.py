@@ -234,7 +234,8 @@ def apply(
     ends = [End(head, reason, note)]
     similar: tuple[str, ...] = ()
     if compared is not None:
-        ends += [End(stored, reason, verdict.reason) for stored, verdict in compared.contradicted]
+        earlier = [one for one in compared.contradicted if judging.begins(one.stored) <= judging.begins(new)]
+        ends += [End(stored, reason, verdict.reason) for stored, verdict in earlier if judging.meets(new, stored)]
         new = replace(new, checked=int(compared.checked), created_at=max(new.created_at, *(e.stored.created_at for e in ends)))
         similar = compared.similar
     categories = held if wanted.categories is None else wanted.categories

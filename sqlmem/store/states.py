@@ -62,7 +62,11 @@ select rowid, id, chain, version, :now from memory
 _SCRUB = (
     "update memory set end_note = null where ended_by in (select value from json_each(:rowids)) and end_note is not null",
     "delete from undone_note where ended_by in (select value from json_each(:rowids))",
-    "update conflict_memory set reason = null where memory in (select value from json_each(:rowids))",
+    """
+    update conflict_memory set reason = null
+     where memory in (select value from json_each(:rowids))
+        or conflict in (select id from conflict where memory in (select value from json_each(:rowids)))
+    """,
     """
     delete from conflict_question where conflict in (
         select id from conflict where memory in (select value from json_each(:rowids))
