@@ -14,7 +14,7 @@ import pytest
 
 import sqlmem
 from sqlmem import cli
-from sqlmem.cli import parser, verbs
+from sqlmem.cli import commands, verbs
 
 ROOT = Path(sqlmem.__file__).resolve().parent.parent
 EMBEDS = ("remember", "recall", "context", "search", "explain", "feedback", "correct", "flush")
@@ -78,7 +78,7 @@ def test_remember_passes_everything_on(run: Run) -> None:
     given = document(
         run("remember", "Hello", *words.split(), "--category", "work", "--metadata", "n=3", "--metadata", "a=b=c", "--json")
     )
-    assert given == {"id": "m1", "created": True, "superseded": []}
+    assert given == {"id": "m1", "created": True, "superseded": [], "similar": [], "conflict_id": None}
     memory = document(run("get", "m1", "--json"))
     expected = {"text": "Hello", "session": "s", "user": "bob", "role": "Bob", "turn": 7, "expires_at": None}
     assert {name: memory[name] for name in expected} == expected
@@ -197,7 +197,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_parser_and_the_calls_know_the_same_verbs() -> None:
-    assert list(parser.ARGUMENTS) == list(verbs.COMMANDS)
+    assert list(commands.ARGUMENTS) == list(verbs.COMMANDS)
 
 
 # -- failing ----------------------------------------------------------------------------------------------------------
@@ -216,6 +216,12 @@ READING = [
     ("feedback", "x", "useful"),
     ("correct", "x", "y"),
     ("forget", "x"),
+    ("invalidate", "x"),
+    ("rollback", "x", "1"),
+    ("conflicts",),
+    ("consolidate", "--command", "x"),
+    ("undo",),
+    ("redo",),
     ("expire",),
     ("categories",),
     ("rebuild",),

@@ -10,7 +10,7 @@ import pytest
 
 import sqlmem
 from sqlmem import candidates, cli, embed
-from sqlmem.cli import parser
+from sqlmem.cli import commands
 from tests.helpers_store import run as in_a_process
 from tests.test_cli import Run, document, done
 
@@ -90,7 +90,7 @@ def test_the_demo_takes_several_too(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_strategies_are_the_library_s() -> None:
-    assert set(parser.STRATEGIES) == set(candidates.STRATEGIES)
+    assert set(commands.STRATEGIES) == set(candidates.STRATEGIES)
 
 
 @pytest.mark.parametrize("verb", ["recall", "search"])

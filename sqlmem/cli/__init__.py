@@ -13,11 +13,11 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sqlmem.cli import parser, show, values
+from sqlmem.cli import commands, parser, show, values
 from sqlmem.errors import Busy, InvalidArgument, ModelMissing, NotFound, SqlmemError
 
 if TYPE_CHECKING:
-    from sqlmem.cli import verbs
+    from sqlmem.cli.command import Command
     from sqlmem.memory_store import MemoryStore
 
 DONE, ERROR, USAGE, NOT_FOUND, BUSY, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 130, 141
@@ -51,7 +51,7 @@ def _run(argv: list[str]) -> int:
         from sqlmem.cli import demo
 
         return _print(demo.run(_parse(parser.build_demo(), argv[1:])))
-    if argv[:1] and argv[0] in parser.ARGUMENTS and not (argv[1:] and argv[1] in parser.ARGUMENTS):
+    if argv[:1] and argv[0] in commands.ARGUMENTS and not (argv[1:] and argv[1] in commands.ARGUMENTS):
         raise parser.Usage(f"the file comes first: sqlmem FILE {argv[0]} …")
     options = _parse(parser.build(), argv)
     from sqlmem.cli import verbs  # not before: --help and a mistyped line need no store
@@ -72,7 +72,7 @@ def _parse(command: parser.Parser, argv: list[str]) -> Namespace:
         raise
 
 
-def _open(command: verbs.Command, options: Namespace) -> MemoryStore:
+def _open(command: Command, options: Namespace) -> MemoryStore:
     from sqlmem import memory_store
 
     embedder = values.embedder(options.embedder) if command.embeds else False

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlmem import __version__
-from sqlmem.cli import values
-from sqlmem.records import KINDS, OUTCOMES
-
-# As in the library, which --help does not wait for.
-STRATEGIES = ("balanced", "low_latency")
+from sqlmem.cli import commands
 
 DESCRIPTION = """Conversation memory in one SQLite file.
 
@@ -47,9 +42,9 @@ def build() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"sqlmem {__version__}")
     parser.add_argument("file", metavar="FILE", help="the store's file")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog="sqlmem FILE")
-    for name, (text, *groups) in ARGUMENTS.items():
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    names = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog="sqlmem FILE")
+    for name, (text, *groups) in commands.ARGUMENTS.items():
+        command = names.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
         for add in groups:
             add(command)
         command.add_argument("--json", action="store_true", help="print one JSON document")
@@ -60,187 +55,5 @@ def build_demo() -> Parser:
     """The parser of `sqlmem demo`."""
     parser = Parser(prog="sqlmem demo", description="Show what sqlmem does, on a sample conversation.", allow_abbrev=False)
     parser.add_argument("--keep", metavar="PATH", help="keep the store in this new file")
-    _embedder(parser)
+    commands.embedder(parser)
     return parser
-
-
-# -- groups of arguments ----------------------------------------------------------------------------------------------
-
-
-def _embedder(command: argparse.ArgumentParser) -> None:
-    _models(command, "a model's name; several: their mean; or none: keywords only; repeatable (default: the file's)")
-
-
-def _models(command: argparse.ArgumentParser, text: str) -> None:
-    command.add_argument("--embedder", action="append", metavar="NAME", help=text)
-
-
-def _owner(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--user", default="", help="whose memories (default: the one without a name)")
-    command.add_argument("--session", help="the conversation")
-
-
-def _read_only(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--read-only", action="store_true", help="write nothing at all, not even an upgrade of the file")
-
-
-def _filters(command: argparse.ArgumentParser) -> None:
-    _owner(command)
-    _read_only(command)
-    command.add_argument("--all-users", action="store_true", help="everybody's memories")
-    _kinds(command)
-    command.add_argument("--category", action="append", metavar="NAME", dest="categories", help="only these; repeatable")
-    _where(command)
-    command.add_argument("--after", type=values.moment, metavar="TIME", help="only what is later")
-    command.add_argument("--before", type=values.moment, metavar="TIME", help="only what is earlier")
-    command.add_argument("--superseded", action="store_true", help="also versions that a newer one replaced")
-
-
-def _kinds(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--kind", action="append", choices=KINDS, dest="kinds", help="only these; repeatable")
-
-
-def _where(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--where",
-        action="append",
-        type=values.condition,
-        metavar="KEY=VALUE",
-        help="by metadata; also != < <= > >= and ~ (contains); repeatable",
-    )
-
-
-def _query(command: argparse.ArgumentParser) -> None:
-    command.add_argument("query", metavar="QUERY", help="what to look for")
-    _filters(command)
-    _embedder(command)
-    command.add_argument("--strategy", choices=STRATEGIES, default="balanced", help="low_latency: by vectors alone (balanced)")
-    command.add_argument("--reranker", metavar="FOLDER", help="a cross-encoder for a second look at the best candidates")
-    command.add_argument("--min-relevance", type=float, metavar="R", help="leave out what is less relevant, 0..1")
-    command.add_argument("--now", type=values.moment, metavar="TIME", help="instead of the present")
-
-
-def _ranking(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--half-life-days", type=float, metavar="DAYS", help="age at which recency counts half (7)")
-    command.add_argument(
-        "--recency-weight", type=float, metavar="W", help="what a new memory gains if it is relevant, 0..1 (0.5)"
-    )
-
-
-def _results(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=int, default=10, metavar="N", help="at most so many (10)")
-    command.add_argument("--budget", type=values.budget, metavar="TOKENS", help="only as many as fit together")
-    command.add_argument("--score-gap", type=float, metavar="S", help="leave out what scores below this share of the best")
-
-
-def _block(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--budget", type=values.budget, default=1500, metavar="TOKENS", help="for the whole text (1500), or none"
-    )
-    command.add_argument("--recent", type=int, default=6, metavar="N", help="the session's last turns (6)")
-    command.add_argument("--limit", type=int, metavar="N", help="at most so many relevant memories")
-
-
-def _remember(command: argparse.ArgumentParser) -> None:
-    command.add_argument("text", metavar="TEXT", nargs="?", default="-", help="what to remember; - (the default) reads it")
-    _owner(command)
-    _embedder(command)
-    command.add_argument("--defer", action="store_true", help="store at once; a later recall or flush computes the vectors")
-    command.add_argument("--lines", action="store_true", help="each line of the text is a memory")
-    command.add_argument("--role", default="user", help="who said it (user)")
-    command.add_argument("--kind", choices=KINDS, help="turn unless this says otherwise")
-    command.add_argument("--pin", action="store_true", dest="pinned", help="show it in every context block")
-    command.add_argument("--turn", type=int, metavar="N", help="its number in the session (default: the next)")
-    command.add_argument("--timestamp", type=values.moment, metavar="TIME", help="when it was said (now)")
-    command.add_argument("--id", metavar="ID", help="its id (default: a new one)")
-    command.add_argument("--key", help="makes the command repeatable: the same key is the same memory")
-    _attributes(command)
-
-
-def _attributes(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--metadata", action="append", type=values.pair, metavar="KEY=VALUE", help="repeatable")
-    command.add_argument("--category", action="append", metavar="NAME", dest="categories", help="repeatable")
-    command.add_argument("--ttl-days", type=float, metavar="DAYS", help="how long it is recalled; inf: for ever")
-
-
-def _id(command: argparse.ArgumentParser) -> None:
-    command.add_argument("id", metavar="ID", help="a memory's id")
-
-
-def _turns(command: argparse.ArgumentParser) -> None:
-    _owner(command)
-    command.add_argument("--last", type=int, metavar="N", help="only the last so many")
-    _read_only(command)
-
-
-def _list(command: argparse.ArgumentParser) -> None:
-    _filters(command)
-    command.add_argument("--limit", type=int, default=20, metavar="N", help="how many a page (20)")
-    command.add_argument("--cursor", help="the page's end that the last call printed")
-
-
-def _feedback(command: argparse.ArgumentParser) -> None:
-    _id(command)
-    command.add_argument("outcome", choices=OUTCOMES)
-    command.add_argument("correction", metavar="CORRECTION", nargs="?", help="with corrected: what is true; - reads it")
-    command.add_argument("--timestamp", type=values.moment, metavar="TIME", help="when it was graded (now)")
-    _embedder(command)
-
-
-def _correct(command: argparse.ArgumentParser) -> None:
-    _id(command)
-    command.add_argument("text", metavar="TEXT", nargs="?", help="the new text; - reads it; without it the old one stays")
-    pin = command.add_mutually_exclusive_group()
-    pin.add_argument("--pin", action="store_true", default=None, dest="pinned", help="show it in every context block")
-    pin.add_argument("--unpin", action="store_false", default=None, dest="pinned", help="no longer")
-    _attributes(command)
-    _embedder(command)
-
-
-def _forget(command: argparse.ArgumentParser) -> None:
-    command.add_argument("ids", metavar="ID", nargs="*", help="these memories, of any kind")
-    _owner(command)
-    _kinds(command)
-    command.add_argument("--older-than", type=values.age, metavar="DAYS", help="days, or a time")
-    _where(command)
-    command.add_argument("--superseded", action="store_true", help="facts and pins that a newer version replaced")
-    command.add_argument("--all", action="store_true", help="all turns of the user")
-
-
-def _reembed(command: argparse.ArgumentParser) -> None:
-    _models(command, "the model that makes the new vectors; repeatable (default: the file's)")
-    command.add_argument(
-        "--context-vectors",
-        action=argparse.BooleanOptionalAction,
-        help="a second vector for each turn, with the turn before it",
-    )
-
-
-def _categories(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("list", "create", "delete"), nargs="?", default="list")
-    command.add_argument("name", metavar="NAME", nargs="?", help="of the category to create or delete")
-    command.add_argument("description", metavar="DESCRIPTION", nargs="?", default="", help="of the category to create")
-
-
-Group = Callable[[argparse.ArgumentParser], None]
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "remember": ("store a memory and print its id", _remember),
-    "recall": ("find memories by relevance, recency and feedback", _query, _ranking, _results),
-    "context": ("print text to put before a prompt: pins, last turns, relevant memories", _query, _ranking, _block),
-    "search": ("find memories by relevance alone", _query, _results),
-    "explain": ("say why recall, with the same arguments, finds a memory or not", _query, _id, _ranking, _results),
-    "turns": ("print a session in the order spoken", _turns),
-    "list": ("print memories, newest first", _list),
-    "get": ("print one memory", _id, _read_only),
-    "history": ("print all versions of a memory, oldest first", _id, _read_only),
-    "feedback": ("grade a memory", _feedback),
-    "correct": ("store the next version of a memory and print its id", _correct),
-    "forget": ("delete memories for good", _forget),
-    "categories": ("print, create or delete categories", _categories),
-    "expire": ("delete what has passed its time to live",),
-    "stats": ("print what the store holds", _read_only),
-    "check": ("compare the indexes with the memories; exit code 1 if something is wrong", _read_only),
-    "rebuild": ("write all search indexes again",),
-    "reembed": ("give all memories vectors of other models", _reembed),
-    "flush": ("compute the vectors that memories still wait for", _embedder),
-}

@@ -9,7 +9,21 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlmem.records import Category, CheckReport, Explanation, Memory, MemoryId, ModelInfo, Page, Recall, Stats
+from sqlmem.records import (
+    Category,
+    CheckReport,
+    Conflict,
+    ConflictPage,
+    ConsolidationReport,
+    Explanation,
+    Memory,
+    MemoryId,
+    ModelInfo,
+    Page,
+    Recall,
+    Stats,
+    Undone,
+)
 
 _INDENT = " " * 7
 
@@ -21,7 +35,7 @@ def to_json(result: object) -> str:
 
 def _plain(result: object) -> Any:
     if isinstance(result, MemoryId):
-        return {"id": str(result), "created": result.created, "superseded": list(result.superseded)}
+        return {"id": str(result), **{name: _plain(value) for name, value in vars(result).items()}}
     if isinstance(result, list):
         return [_plain(item) for item in result]
     if isinstance(result, Explanation):
@@ -158,6 +172,46 @@ def categories(result: Iterable[Category]) -> Iterator[str]:
     """Categories, one a line."""
     for category in result:
         yield visible(f"{category.name:<16}{category.count:>6}  {category.description}").rstrip()
+
+
+def conflicts(result: Conflict | ConflictPage | dict[str, object]) -> Iterator[str]:
+    """A conflict with all that is known of it, some of them, or what was chosen."""
+    if isinstance(result, dict):
+        yield visible(f"user {result['user']}: {result['mode']}" if result["user"] else str(result["mode"]))
+        return
+    for conflict in result.items if isinstance(result, ConflictPage) else [result]:
+        yield from _conflict(conflict)
+    if isinstance(result, ConflictPage) and result.next_cursor is not None:
+        yield f"more: --cursor {result.next_cursor}"
+
+
+def _conflict(conflict: Conflict) -> Iterator[str]:
+    resolution = f": {conflict.resolution}" if conflict.resolution is not None else ""
+    error = f": {conflict.error}" if conflict.error is not None else ""
+    whose = f", user {conflict.user}" if conflict.user else ""
+    yield visible(f"{conflict.id}  {conflict.status}{resolution}{error}{whose}")
+    if conflict.proposed is not None:
+        yield from _text(conflict.proposed, "  new: ")
+    for memory, reason in zip(conflict.conflicting, conflict.reasons, strict=True):
+        yield from _text(memory, "  old: ")
+        if reason:
+            yield visible(f"{_INDENT}{reason}")
+    for question in conflict.questions:
+        answer = f"  {question.answer}" if question.answer is not None else f"  ({', '.join(question.options)})"
+        yield visible(f"  {question.question}{answer}")
+
+
+def consolidation(result: ConsolidationReport) -> Iterator[str]:
+    """The facts that were made, or would be, and what became of the turns."""
+    yield from map(visible, result.facts)
+    empty = f", {result.empty_batches} of {result.batches} batches gave none" if result.empty_batches else ""
+    yield f"{len(result)} facts of {len(result.turn_ids)} turns, {result.turns_removed} turns removed{empty}"
+
+
+def undone(result: Undone) -> Iterator[str]:
+    """Which call it was, and what it had touched."""
+    yield f"{result.verb} of {result.at:%Y-%m-%d %H:%M:%S}"
+    yield from (f"  {visible(id_)}" for id_ in result.ids)
 
 
 def check(result: CheckReport) -> Iterator[str]:

@@ -1,0 +1,222 @@
+"""The commands that change what is known, wait for an answer, or take a change back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import sqlmem
+from tests.test_cli import Run, document, done, path, process, run
+
+__all__ = ["path", "run"]  # fixtures
+
+
+def say(run: Run, text: str, *words: str) -> str:
+    return done(run("remember", text, *words, "--embedder", "none"))
+
+
+def lines(result: tuple[int, str, str]) -> list[str]:
+    return done(result).splitlines()
+
+
+@pytest.fixture
+def waiting(path: Path) -> tuple[str, str, str]:
+    """The ids of a fact, of a statement that contradicts it, and of their conflict."""
+
+    def judge(new: str, known: list[str]) -> list[sqlmem.Verdict]:
+        return [sqlmem.Verdict(contradicts=True, reason="she can drink one thing") for _ in known]
+
+    with sqlmem.open(path, embedder=False, judge=judge, on_contradiction="ask") as store:
+        old = store.remember("Kim drinks tea", kind="fact")
+        new = store.remember("Kim drinks rum", kind="fact")
+    return str(old), str(new), str(new.conflict_id)
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_is_invalidated_and_rolled_back(run: Run) -> None:
+    first = say(run, "Ana eats rice", "--kind", "fact")
+    second = done(run("correct", first, "Ana eats bread", "--note", "she said so"))
+    assert done(run("invalidate", first, "--reason", "system_correction", "--note", "she does not")) == second
+    shown = document(run("get", second, "--json"))
+    assert (shown["state"], shown["expiration_reason"], shown["expiration_note"]) == (
+        "ended",
+        "system_correction",
+        "she does not",
+    )
+    assert document(run("get", first, "--json"))["expiration_note"] == "she said so"
+    third = done(run("rollback", second, "1"))
+    assert [line.split(",")[0] for line in lines(run("history", first))[::2]][2] == "3. live"
+    assert document(run("rollback", third, "1", "--json"))["superseded"] == [third]
+    code, out, errors = run("invalidate", "nobody")
+    assert (code, out, errors) == (3, "", "sqlmem: the memory 'nobody' is not in this store\n")
+    assert run("rollback", third, "9")[0] == 3
+    assert run("rollback", third, "one")[0] == 2
+    assert run("invalidate", third, "--reason", "updated")[0] == 2
+
+
+def test_the_past_and_the_future_can_be_asked_about(run: Run) -> None:
+    say(run, "Ana lives in Rome", "--kind", "fact", "--valid-from", "2100-01-01", "--valid-to", "2101-01-01")
+    id_ = say(run, "Ana lives in Porto", "--kind", "fact", "--valid-to", "2100-01-01T00:00Z")
+
+    def texts(*words: str) -> list[str]:
+        return [memory["text"] for memory in document(run("recall", "Where does Ana live", "--json", *words))["memories"]]
+
+    assert texts() == ["Ana lives in Porto"]
+    assert texts("--valid-on", "2100-06-01") == ["Ana lives in Rome"]
+    assert texts("--valid-on", "2100-06-01", "--as-of", "2000-01-01") == []
+    assert lines(run("list", "--as-of", "2000-01-01")) == []
+    assert len(lines(run("list"))) == 4
+    assert "Porto" in done(run("context", "Ana"))
+    assert done(run("context", "Ana", "--as-of", "2000-01-01")) == ""
+    assert lines(run("explain", "Ana", id_, "--valid-on", "2100-06-01")) == [
+        "not recalled (valid_on): it does not pass the filter valid_on"
+    ]
+    assert "valid_to" in done(run("get", id_))
+    assert run("recall", "x", "--as-of", "2000-01-01", "--now", "2000-01-01")[0] == 2
+    assert run("remember", "x", "--valid-from", "2000-01-01")[0] == 2
+
+
+# -- conflicts --------------------------------------------------------------------------------------------------------
+
+
+def test_conflicts_are_shown_and_resolved(run: Run, waiting: tuple[str, str, str]) -> None:
+    old, new, conflict = waiting
+    expected = [
+        f"{conflict}  pending",
+        "  new: Kim drinks rum",
+        "  old: Kim drinks tea",
+        "       she can drink one thing",
+    ]
+    assert lines(run("conflicts"))[:4] == expected
+    assert lines(run("conflicts", "get", conflict)) == lines(run("conflicts", "list"))
+    assert document(run("conflicts", "--json"))["items"][0]["id"] == conflict
+    assert "conflicts" in done(run("get", old))
+    assert "proposed        1" in done(run("stats"))
+    shown = lines(run("conflicts", "resolve", conflict, "--take-new"))
+    assert shown[0] == f"{conflict}  resolved: take_new"
+    assert document(run("get", old, "--json"))["replaced_by"] == new
+    assert lines(run("conflicts")) == []
+    assert len(lines(run("conflicts", "--status", "resolved"))) == len(shown)
+    code, _, errors = run("conflicts", "resolve", conflict, "--keep-old")
+    assert (code, errors) == (1, f"sqlmem: the conflict {conflict} is resolved already: take_new; nothing was changed\n")
+
+
+def test_a_text_of_one_s_own_resolves(run: Run, waiting: tuple[str, str, str], path: Path) -> None:
+    answered = process(
+        str(path), "conflicts", "resolve", waiting[2], "--text", "-", "--embedder", "none", "--json", text=b"Kim drinks both\n"
+    )
+    assert (answered.returncode, answered.stderr) == (0, b"")
+    resolved = json.loads(answered.stdout)
+    assert resolved["resolution"] == "own_text"
+    assert document(run("get", resolved["results"][0], "--json"))["text"] == "Kim drinks both"
+
+
+def test_a_user_may_be_asked(run: Run) -> None:
+    say(run, "hello", "--user", "ana")
+    assert done(run("conflicts", "mode")) == "default"
+    assert done(run("conflicts", "mode", "ask", "--user", "ana")) == "user ana: ask"
+    assert document(run("conflicts", "mode", "--user", "ana", "--json")) == {"user": "ana", "mode": "ask"}
+    assert done(run("conflicts", "mode", "default", "--user", "ana")) == "user ana: default"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["get"],
+        ["resolve", "x"],
+        ["resolve", "--keep-old"],
+        ["get", "x", "--keep-old"],
+        ["list", "x"],
+        ["mode", "never"],
+        ["resolve", "x", "--keep-old", "--take-new"],
+        ["resolve", "x", "--keep-old", "--text", "y"],
+        ["--status", "open"],
+    ],
+)
+def test_conflicts_that_make_no_sense_are_refused(run: Run, path: Path, words: list[str]) -> None:
+    code, out, errors = run("conflicts", *words)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert not path.exists()
+
+
+# -- forget, undo, redo -----------------------------------------------------------------------------------------------
+
+
+def test_what_lies_in_the_trash_comes_back(run: Run) -> None:
+    first, second = say(run, "hello"), say(run, "Ana eats rice", "--kind", "fact")
+    assert done(run("forget", first, "--trash-days", "3")) == "forgotten: 1"
+    assert "trash           1" in done(run("stats"))
+    assert run("get", first)[0] == 3
+    assert lines(run("undo"))[0].startswith("forget of 2")
+    assert lines(run("undo"))[1:] == [f"  {second}"]
+    assert document(run("redo", "--json"))["verb"] == "remember"
+    assert document(run("redo", "--json"))["ids"] == [first]
+    code, _, errors = run("redo")
+    assert (code, errors) == (3, "sqlmem: there is nothing to redo for user '': a call after undo() makes it final\n")
+    assert run("undo", "--user", "ana")[0] == 3
+    assert run("forget", first, "--trash-days", "0")[0] == 2
+
+
+def test_a_version_before_lives_again(run: Run) -> None:
+    first = say(run, "Ana eats rice", "--kind", "fact")
+    second = done(run("correct", first, "Ana eats bread"))
+    assert done(run("forget", second, "--resurrect")) == "forgotten: 1"
+    assert lines(run("list"))[0] == "Ana eats rice"
+
+
+# -- consolidate ------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import json, sys
+turns = json.load(sys.stdin)
+assert set(turns[0]) == {"role", "text", "ts"}
+print(json.dumps([turn["text"].upper() for turn in turns]))
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    script = tmp_path / "summarize facts.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    return f'"{sys.executable}" "{script}"'
+
+
+def test_a_program_makes_facts_of_turns(run: Run, program: str) -> None:
+    for text in ("we met", "è bello", "again"):
+        say(run, text, "--session", "s")
+    command = ("consolidate", "--session", "s", "--keep-recent", "1", "--command", program, "--embedder", "none")
+    assert lines(run(*command, "--dry-run")) == ["WE MET", "È BELLO", "2 facts of 2 turns, 0 turns removed"]
+    assert len(lines(run("turns", "--session", "s"))) == 3
+    assert lines(run(*command, "--trash-days", "5", "--batch-turns", "1"))[-1] == "2 facts of 2 turns, 2 turns removed"
+    assert lines(run("undo"))[0].startswith("consolidate of")
+    report = document(run(*command, "--json", "--keep-turns"))
+    assert (report["facts"], report["turns_removed"]) == (["WE MET", "È BELLO"], 0)
+    fact = document(run("get", report["fact_ids"][0], "--json"))
+    assert fact["sources"] == report["turn_ids"]
+    assert "derived" in done(run("get", report["turn_ids"][0]))
+    assert done(run("forget", report["turn_ids"][0], "--cascade")) == "forgotten: 3"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "message"),
+    [
+        (f'"{sys.executable}" -c "print(7)"', 1, "the summarizer must return a list of strings, it returned 7"),
+        (f'"{sys.executable}" -c "print(\'no\')"', 1, "the summarizer raised JSONDecodeError"),
+        (f'"{sys.executable}" -c "raise SystemExit(4)"', 1, "returned non-zero exit status 4"),
+        ("no-such-program-anywhere", 1, "the summarizer raised FileNotFoundError"),
+        ('"unclosed', 2, "is no command line"),
+        (" ", 2, "--command names no program"),
+    ],
+)
+def test_a_program_that_fails_changes_nothing(run: Run, program: str, code: int, message: str) -> None:
+    for text in ("we met", "again"):
+        say(run, text, "--session", "s")
+    got, out, errors = run("consolidate", "--session", "s", "--keep-recent", "0", "--command", program, "--embedder", "none")
+    assert (got, out) == (code, "")
+    assert message in errors
+    assert lines(run("turns", "--session", "s")) == ["user: we met", "user: again"]
