@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import sqlmem
-from tests.helpers_store import assert_sound, beside, child, run
+from tests.helpers_store import assert_sound, beside, broken_rules, child, run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills and forks as POSIX does")
 
@@ -181,6 +181,60 @@ def test_an_interrupted_import_is_resumed_by_its_keys(tmp_path: Path) -> None:
             assert [(turn.turn, turn.text) for turn in store.turns("s")] == [(n, f"message {n}") for n in range(1500)]
             assert_sound(store)
         _integrity(path)
+
+
+CHANGE_FOREVER = """
+import itertools, random, sys, sqlmem
+path, seed = sys.argv[1:]
+chance = random.Random(seed)
+def judge(new, known):
+    return [sqlmem.Verdict(contradicts=old.split()[0] == new.split()[0], reason=f"not {old}") for old in known]
+store = sqlmem.open(path, embedder=sqlmem.HashEmbedder(16), judge=judge)
+def some():
+    return chance.choice([memory.id for memory in store.list(include_superseded=True, limit=100)] or ["none"])
+def resolve():
+    for conflict in store.conflicts.list():
+        if chance.random() < 0.5:
+            store.conflicts.resolve(conflict.id, chance.choice(["keep_old", "take_new", "keep_both"]))
+        else:
+            store.conflicts.resolve(conflict.id, text=f"{conflict.proposed.text} indeed")
+calls = [
+    lambda n: store.remember(f"{chance.choice('ABC')} is {chance.randrange(9)} times {n}", kind="fact"),
+    lambda n: store.remember(f"turn {n}", session="s"),
+    lambda n: store.correct(some(), f"{chance.choice('ABC')} is corrected {n}"),
+    lambda n: store.feedback(some(), "corrected", f"{chance.choice('ABC')} is graded {n}"),
+    lambda n: store.consolidate("s", lambda turns: [f"A is made of {turns[0]['text']}", "B is made"], keep_recent=2),
+    lambda n: store.invalidate(some()),
+    lambda n: store.rollback(some(), 1),
+    lambda n: store.conflicts.set_mode(chance.choice(["ask", "supersede"])),
+    lambda n: resolve(),
+    lambda n: store.forget(ids=[some()], trash_days=1, resurrect=True),
+    lambda n: store.forget(ids=[some()], cascade=True),
+    lambda n: store.undo(),
+    lambda n: store.redo(),
+]
+for number in itertools.count():
+    try:
+        chance.choice(calls)(number)
+    except (sqlmem.NotFound, sqlmem.ConflictError):
+        pass
+    print(number)
+"""
+
+
+def test_whatever_is_killed_leaves_a_file_that_keeps_its_rules(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    sqlmem.open(path, embedder=HASH).close()
+    moments = random.Random("change")
+    for round_ in range(ROUNDS):
+        said = _killed_after(child(CHANGE_FOREVER, path, round_), 1 + moments.randrange(CALLS))
+        assert len(said) > 0
+        with sqlmem.open(path, embedder=HASH) as store:
+            assert broken_rules(store) == []
+            assert_sound(store)
+        _integrity(path)
+    with sqlmem.open(path) as store:
+        assert store.stats().superseded > 0
 
 
 CONSOLIDATE = """
