@@ -126,6 +126,14 @@ def metadata(value: object) -> str:
     return encoded
 
 
+def shown(value: object) -> str:
+    """What a callable returned, for the message of an error: at most 200 characters, and never an error of its own."""
+    try:
+        return f"{value!r:.200}"
+    except Exception:  # noqa: BLE001 - whatever its repr raises, the message is about the value
+        return f"a {type(value).__name__}"
+
+
 def _deeper(value: object, levels: int) -> bool:
     """Whether lists and mappings are nested more than `levels` deep."""
     layer = [value]

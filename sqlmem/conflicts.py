@@ -260,10 +260,10 @@ def _resolved(engine_: Engine, row: Row, conflict: Conflict, given: Mapping[str,
     try:
         made = resolver(conflict, given)
         if isinstance(made, str | bytes | Mapping) or not isinstance(made, Sequence) or not made:
-            raise CallbackError(f"the resolver must return a list of at least one text, it returned {made!r:.200}")
-        return tuple(arguments.text(text) for text in made)
+            raise CallbackError(f"the resolver must return a list of at least one text, it returned {arguments.shown(made)}")
+        return tuple(dict.fromkeys(arguments.text(text) for text in made))
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, CallbackError) else f"{type(error).__name__}: {error}"
         with engine_.db.write():
             rows.fail(engine_.db, row.id, said)
         raise CallbackError(f"the resolver failed: {said}; the conflict {row.name} can be resolved still") from error

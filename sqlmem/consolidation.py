@@ -176,7 +176,9 @@ class _Run:
         except Exception as error:
             raise CallbackError(f"the summarizer raised {type(error).__name__}: {error}; {self._done()}") from error
         if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Sequence):
-            raise CallbackError(f"the summarizer must return a list of strings, it returned {answer!r:.200}; {self._done()}")
+            raise CallbackError(
+                f"the summarizer must return a list of strings, it returned {arguments.shown(answer)}; {self._done()}"
+            )
         try:
             texts = [arguments.string("a fact", text).strip() for text in answer]
         except InvalidArgument as error:

@@ -162,7 +162,8 @@ def ask(engine: Engine, text: str, shown: Sequence[str]) -> list[Verdict]:
         raise CallbackError(f"the judge raised {type(error).__name__}: {error}; nothing was changed") from error
     if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Sequence) or len(answer) != len(shown):
         raise CallbackError(
-            f"the judge must return {len(shown)} verdicts, one for each fact; it returned {answer!r:.200}; nothing was changed"
+            f"the judge must return {len(shown)} verdicts, one for each fact; it returned {arguments.shown(answer)}; nothing was "
+            "changed"
         )
     return [_verdict(one) for one in answer]
 
@@ -179,10 +180,24 @@ def wanted(engine: Engine, kind: str, check: object) -> bool:
 def _verdict(given: object) -> Verdict:
     # Not by its truth: "no" is a true string.
     if isinstance(given, Verdict):
-        return given
+        return _sound(given)
     if isinstance(given, bool) or (isinstance(given, int) and given in (0, 1)):
         return Verdict(contradicts=bool(given))
-    raise CallbackError(f"a verdict must be True, False, 0, 1 or a Verdict, not {given!r:.200}; nothing was changed")
+    raise CallbackError(f"a verdict must be True, False, 0, 1 or a Verdict, not {arguments.shown(given)}; nothing was changed")
+
+
+def _sound(given: Verdict) -> Verdict:
+    """A verdict whose parts can be stored. Raises CallbackError."""
+    try:
+        options = tuple(arguments.text(option) for option in arguments.several("its options", given.options))
+        return Verdict(
+            contradicts=arguments.boolean("contradicts", given.contradicts),
+            reason=None if given.reason is None else arguments.string("its reason", given.reason),
+            question=None if given.question is None else arguments.text(given.question),
+            options=tuple(dict.fromkeys(options)),
+        )
+    except InvalidArgument as error:
+        raise CallbackError(f"the judge returned {arguments.shown(given)}: {error}; nothing was changed") from error
 
 
 def _encoded(engine: Engine, codes: Codes) -> Encoded:

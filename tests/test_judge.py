@@ -261,6 +261,33 @@ def test_nonsense_from_a_judge_stores_nothing(open_store: OpenStore, answer: Any
     assert rows(store) == before
 
 
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        sqlmem.Verdict(contradicts="no"),  # type: ignore[arg-type]
+        sqlmem.Verdict(contradicts=True, reason=7),  # type: ignore[arg-type]
+        sqlmem.Verdict(contradicts=True, reason="\ud800"),
+        sqlmem.Verdict(contradicts=True, question=" "),
+        sqlmem.Verdict(contradicts=True, question="which?", options="ab"),  # type: ignore[arg-type]
+        sqlmem.Verdict(contradicts=True, question="which?", options=(1, 2)),  # type: ignore[arg-type]
+        Unspeakable(),
+    ],
+    ids=lambda verdict: type(verdict).__name__,
+)
+def test_a_verdict_that_cannot_be_kept_stores_nothing(open_store: OpenStore, verdict: Any) -> None:
+    store = open_store(judge=lambda new, known: [verdict])
+    store.remember("Kim drinks tea", kind="fact", check=False)
+    before = rows(store)
+    with pytest.raises(sqlmem.CallbackError, match="nothing was changed"):
+        store.remember("Kim drinks rum", kind="fact")
+    assert rows(store) == before
+
+
 def test_a_judge_that_raises_stores_nothing(open_store: OpenStore) -> None:
     store = open_store(judge=fail)
     old = store.remember("Kim drinks tea", kind="fact")
