@@ -162,8 +162,8 @@ def ask(engine: Engine, text: str, shown: Sequence[str]) -> list[Verdict]:
         raise CallbackError(f"the judge raised {type(error).__name__}: {error}; nothing was changed") from error
     if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Sequence) or len(answer) != len(shown):
         raise CallbackError(
-            f"the judge must return {len(shown)} verdicts, one for each fact; it returned {arguments.shown(answer)}; nothing was "
-            "changed"
+            f"the judge must return {len(shown)} verdicts, one for each fact, and returned {arguments.shown(answer)}; "
+            "nothing was changed"
         )
     return [_verdict(one) for one in answer]
 

@@ -100,6 +100,46 @@ def test_four_processes_correct_one_memory(path: Path) -> None:
         assert_sound(store)
 
 
+UNDO_10 = """
+import sys, sqlmem
+store = sqlmem.open(sys.argv[1], embedder=sqlmem.HashEmbedder(16))
+print("ready"); sys.stdin.readline()
+for _ in range(10):
+    print(*store.undo().ids)
+"""
+
+
+def test_four_processes_undo_each_call_once(path: Path) -> None:
+    with sqlmem.open(path, embedder=HASH) as store:
+        ids = [store.remember(f"turn {number}", session="s") for number in range(45)]
+    said = together(UNDO_10, *[(path,) for _ in range(4)])
+    assert sorted(id_ for part in said for id_ in part.split()) == sorted(ids[5:])
+    with sqlmem.open(path) as store:
+        assert [turn.id for turn in store.turns("s")] == ids[:5]
+        assert_sound(store)
+
+
+CONSOLIDATE = """
+import sys, sqlmem
+store = sqlmem.open(sys.argv[1], embedder=sqlmem.HashEmbedder(16))
+print("ready"); sys.stdin.readline()
+report = store.consolidate("s", lambda turns: [f"fact of {turn['text']}" for turn in turns], keep_recent=0, batch_turns=3)
+print(report.turns_removed)
+"""
+
+
+def test_processes_that_consolidate_one_session_share_its_turns(path: Path) -> None:
+    with sqlmem.open(path, embedder=HASH) as store:
+        store.remember_many([{"text": f"turn {number}", "session": "s"} for number in range(60)])
+    said = together(CONSOLIDATE, *[(path,) for _ in range(3)])
+    assert sum(map(int, said)) == 60
+    with sqlmem.open(path) as store:
+        facts = [memory.text for memory in store.list(session="s", limit=100)]
+        assert sorted(facts) == sorted(f"fact of turn {number}" for number in range(60))
+        assert store.turns("s") == []
+        assert_sound(store)
+
+
 SAY_THE_SAME = """
 import sys, sqlmem
 store = sqlmem.open(sys.argv[1], embedder=sqlmem.HashEmbedder(16))

@@ -42,6 +42,8 @@ class Version:
     ended: Any = None
     expires: Any = None
     seen: int = 1
+    turn: int | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass
@@ -99,8 +101,11 @@ class Machine(RuleBasedStateMachine):
         self.clock, self.judge = MovableClock(), Judge()
         self.store = sqlmem.open(":memory:", embedder=False, clock=self.clock, judge=self.judge, judge_candidates=50)
         self.worlds = {"ana": World(), "ben": World()}
-        self.undoable: dict[str, list[World]] = {"ana": [], "ben": []}
+        self.undoable: dict[str, list[World | None]] = {"ana": [], "ben": []}
         self.undone: dict[str, list[World]] = {"ana": [], "ben": []}
+        # False while it is not known whether something can be done again.
+        self.known = {"ana": True, "ben": True}
+        self.batches = 0
         self.final = {"ana": False, "ben": False}
 
     def teardown(self) -> None:
@@ -120,6 +125,7 @@ class Machine(RuleBasedStateMachine):
         """The call changed the user's world."""
         self.undoable[user] = [] if final else [*self.undoable[user], self.worlds[user]]
         self.final[user] = final
+        self.known[user] = True
         self.drops_undone(user, world)
         self.undone[user] = []
         self.worlds[user] = world
@@ -128,7 +134,8 @@ class Machine(RuleBasedStateMachine):
         """What was undone is gone for good: a conflict that was moved to it is about the version before it."""
         gone = {id_: version for known in self.undone[user] for id_, version in known.versions.items()}
         held = self.worlds[user].versions
-        for conflict in (conflict for known in (world, *self.undoable[user]) for conflict in known.conflicts.values()):
+        worlds = [world, *(known for known in self.undoable[user] if known is not None)]
+        for conflict in (conflict for known in worlds for conflict in known.conflicts.values()):
             for place, member in enumerate(conflict.members):
                 if member in gone and member not in held and member not in world.forgotten:
                     kept = [id_ for id_, version in held.items() if version.chain == gone[member].chain]
@@ -170,7 +177,9 @@ class Machine(RuleBasedStateMachine):
     def say(self, user: str, session: str | None) -> str:
         world = self.begins_call(user)
         new = self.store.remember("ok", user=user, session=session)
-        world.add(Version(new, user, session, "turn", "ok", new, 1, self.clock.now))
+        version = Version(new, user, session, "turn", "ok", new, 1, self.clock.now)
+        version.turn = self.store.get(new).turn
+        world.add(version)
         self.done(user, world)
         return new
 
@@ -333,6 +342,57 @@ class Machine(RuleBasedStateMachine):
             self.done(user, world, final=True)
         return multiple(*revived)
 
+    @rule(target=ids, user=USERS, session=SESSIONS, keep=st.integers(0, 2), kept=st.sampled_from(["no", "trash", "turns"]))
+    def consolidate(self, user: str, session: str | None, keep: int, kept: str) -> Any:
+        world = self.begins_call(user)
+        self.batches += 1
+        # Of nobody that is spoken about elsewhere, so that it contradicts nothing.
+        text = f"Batch{self.batches} was made"
+        turns = [v for v in world.versions.values() if v.kind == "turn" and v.session == session and self.live(world, v)]
+        turns.sort(key=lambda version: version.turn or 0)
+        old = [turn for turn in turns[: max(0, len(turns) - keep)] if turn.id not in self.made_of(world)]
+        report = self.store.consolidate(
+            session,
+            lambda turns: [text],
+            user=user,
+            keep_recent=keep,
+            keep_turns=kept == "turns",
+            trash_days=1 if kept == "trash" else None,
+        )
+        assert report.turn_ids == tuple(turn.id for turn in old)
+        if not old:
+            return multiple()
+        fact = Version(report.fact_ids[0], user, session, "fact", text, report.fact_ids[0], 1, self.clock.now)
+        fact.sources = report.turn_ids
+        world.add(fact)
+        for turn in old if kept != "turns" else ():
+            if kept == "no":
+                self.model_forgets(world, turn.id)
+            else:
+                del world.versions[turn.id]
+        self.done(user, world, final=kept == "no")
+        return fact.id
+
+    def made_of(self, world: World) -> set[str]:
+        return {source for version in world.versions.values() for source in version.sources}
+
+    @rule()
+    def expire(self) -> None:
+        gone = {
+            version.id: user
+            for user, world in self.worlds.items()
+            for version in world.versions.values()
+            if version.expires is not None and version.expires <= self.clock.now
+        }
+        self.store.expire()
+        for id_, user in gone.items():
+            self.model_forgets(self.worlds[user], id_)
+        if gone:
+            # What can be undone depends on what has gone, which tests of undo() look into.
+            self.undoable = {user: [None] for user in self.worlds}
+            self.undone = {user: [] for user in self.worlds}
+            self.known = dict.fromkeys(self.worlds, False)
+
     def model_forgets(self, world: World, id_: str) -> None:
         del world.versions[id_]
         world.forgotten.add(id_)
@@ -372,7 +432,7 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(sqlmem.ConflictError, match="has changed"):
                 self.answer(name, answer, text)
             for known in (self.worlds[user], *self.undoable[user], *self.undone[user]):
-                if name in known.conflicts:
+                if known is not None and name in known.conflicts:
                     known.conflicts[name].members = [head.id for head in heads]
             self.undone[user] = []
             return
@@ -423,16 +483,22 @@ class Machine(RuleBasedStateMachine):
 
     @rule(user=USERS)
     def undo(self, user: str) -> None:
+        if self.undoable[user][-1:] == [None]:
+            return
         if self.final[user] or not self.undoable[user]:
             with pytest.raises(sqlmem.NotFound):
                 self.store.undo(user)
             return
         self.store.undo(user)
+        before = self.undoable[user].pop()
+        assert before is not None
         self.undone[user].append(self.worlds[user])
-        self.worlds[user] = self.undoable[user].pop()
+        self.worlds[user] = before
 
     @rule(user=USERS)
     def redo(self, user: str) -> None:
+        if not self.known[user]:
+            return
         if not self.undone[user]:
             with pytest.raises(sqlmem.NotFound):
                 self.store.redo(user)
