@@ -129,18 +129,19 @@ class _Run:
 
     def take(self, turns: Sequence[Stored]) -> None:
         """Consolidate a batch. If its turns change meanwhile it is left as it is, and read again."""
-        for _ in range(ROUNDS):
-            self._batches += 1
+        rounds = 0
+        while rounds < ROUNDS:
             texts = self._summary(turns)
             done = self._keep(turns, texts) if self.chosen.delete else self._show(turns, texts)
             if done:
+                self._batches += 1
                 self._after = turns[-1].turn or 0
                 return
-            self._batches -= 1
-            scope = scopes.find(self.engine.db, self.chosen.user, self.chosen.session)
-            turns = [] if scope is None else self._read(scope)
+            before, turns = turns[0].turn, self._again()
             if not turns:
                 return
+            # Where another process has taken them, the work goes on all the same.
+            rounds = rounds + 1 if turns[0].turn == before else 0
         raise Busy(
             f"{self.engine.db.path}: turns or facts changed each time that they were summarized; {self._done()}",
             path=self.engine.db.path,
@@ -165,6 +166,10 @@ class _Run:
     def _read(self, scope: Scope) -> list[Stored]:
         rows = self.engine.db.rows(_BATCH, {**self._bound(scope), "size": self.chosen.batch_turns})
         return [Stored(*row) for row in rows]
+
+    def _again(self) -> list[Stored]:
+        scope = scopes.find(self.engine.db, self.chosen.user, self.chosen.session)
+        return [] if scope is None else self._read(scope)
 
     def _summary(self, turns: Sequence[Stored]) -> list[str]:
         """What the summarizer makes of a batch: texts without space around them, each once. Raises CallbackError."""

@@ -167,7 +167,7 @@ FEEDBACK_25 = """
 import sys, sqlmem
 store = sqlmem.open(sys.argv[1], embedder=False)
 print("ready"); sys.stdin.readline()
-for number in range(100):
+for number in range(25):
     store.feedback("fact", "useful")
 """
 
