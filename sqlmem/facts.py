@@ -90,6 +90,8 @@ def store(engine: Engine, change: Change, prepared: Prepared, scope: Scope) -> M
     # Another one that was stored in this transaction may have taken the place of some.
     present = [one for one in compared.contradicted if judging.lives(engine.db, one.stored, change.now)]
     contradicted = [one for one in present if judging.meets(row, one.stored)]
+    if ingest.expired(row, change.now):
+        contradicted = []  # what is not there after all takes nobody's place
     if contradicted and not _is_current(row, contradicted, change.now):
         row, contradicted = _as_past(row, contradicted, change.now), []
     ends = [End(stored, "updated", verdict.reason) for stored, verdict in contradicted]
@@ -98,7 +100,7 @@ def store(engine: Engine, change: Change, prepared: Prepared, scope: Scope) -> M
         _begin(change, new, row, scope, prepared.codes)
         if ends:
             change.supersede(ends, memories.required(change.db, row.id))
-        return MemoryId(row.id, superseded=ended, similar=compared.similar)
+        return MemoryId(row.id, superseded=ended, similar=compared.similar, expired=ingest.expired(row, change.now))
     if judging.mode(engine, new.user) == "ask":
         _begin(change, new, replace(row, held="proposed"), scope, prepared.codes)
         name = conflicts.begin(change, new.user, memories.required(change.db, row.id), contradicted)

@@ -237,7 +237,7 @@ def _add(engine: Engine, change: Change, new: Item, scope: int) -> tuple[int, Me
     rowid = change.begin(stored, categories=new.categories)
     if new.key is not None:
         memories.add_key(engine.db, new.user, new.key, rowid)
-    return rowid, MemoryId(stored.id)
+    return rowid, MemoryId(stored.id, expired=expired(stored, change.now))
 
 
 def row(engine: Engine, change: Change, new: Item, scope: int) -> NewMemory:
@@ -261,6 +261,11 @@ def row(engine: Engine, change: Change, new: Item, scope: int) -> NewMemory:
         valid_to=new.valid_to,
         metadata=new.metadata,
     )
+
+
+def expired(stored: NewMemory, now: int) -> bool:
+    """Whether the time to live of what is being stored has passed already."""
+    return stored.expires_at is not None and stored.expires_at <= now
 
 
 def _expires(engine: Engine, new: Item, now: int) -> int | None:

@@ -293,8 +293,10 @@ class MemoryStore:
         after, before: bounds on `timestamp`, exclusive.
         include_superseded: also versions that a newer one replaced.
         as_of: answers with what the store believed then: the versions of that moment, shown as they were, by the grades of
-            before. What was forgotten since is missing; categories have no history.
-        valid_on: answers with what is true at that time, by `valid_from` and `valid_to`; else with what is true now.
+            before; not with `now` or `include_superseded`. What was forgotten since is missing, and what was undone never was.
+            Categories, `seen`, and what was added to versions that were there already (sources, conflicts) have no history.
+        valid_on: answers with what is true at that time, by `valid_from` and `valid_to`; else with what is true now, or was
+            at `as_of`.
         now, half_life_days, recency_weight: instead of the store's.
 
         A blank query returns the newest. `Memory.scoring` shows each part of the score: score = relevance_norm +
@@ -405,7 +407,8 @@ class MemoryStore:
         them fit, their sentences compete for the room: those of better memories, that hold more of the question's words, names,
         figures and times. A memory of which only some are printed shows "…" for the rest: `Memory.excerpt` is what is printed,
         `Memory.text` stays whole. `limit` bounds their number, None leaves it to the budget (or to 100 if there is none).
-        `token_estimate` is the token count of the whole text, headings included. Filters bear on the relevant memories only.
+        `token_estimate` is the token count of the whole text, headings included. Filters bear on the relevant memories only,
+        but `as_of` on the whole block and `valid_on` on the pins too; for these see `recall()`.
         Raises InvalidArgument, NotFound (a category), EmbeddingError, CallbackError.
         """
         count = arguments.integer("recent_turns", recent_turns, least=0)
@@ -512,8 +515,8 @@ class MemoryStore:
         """A page of memories, newest `timestamp` first, with the filters of `recall()`.
 
         Pass the page's `next_cursor` for the next one: what is added or forgotten meanwhile neither repeats nor hides others.
-        `limit` is at most 1,000. Whatever its validity, a memory is listed, unless `valid_on` is given. Raises InvalidArgument,
-        NotFound (a category).
+        `limit` is at most 1,000. Whatever its validity, a memory is listed, unless `valid_on` is given; `as_of` lists what this
+        listed then. Raises InvalidArgument, NotFound (a category).
         """
         chosen = filters.build(
             session=session,

@@ -24,12 +24,14 @@ class MemoryId(str):
 
     `created` is False where the statement or key was already there; `superseded` holds the ids of the versions that this one
     replaced; `similar` the ids of live facts that say nearly the same; `conflict_id` names the conflict that it waits for.
+    `expired` is True where the time to live had passed already, as an import of old memories may find.
     """
 
     created: bool
     superseded: tuple[str, ...]
     similar: tuple[str, ...]
     conflict_id: str | None
+    expired: bool
 
     def __new__(
         cls,
@@ -39,6 +41,7 @@ class MemoryId(str):
         superseded: tuple[str, ...] = (),
         similar: tuple[str, ...] = (),
         conflict_id: str | None = None,
+        expired: bool = False,
     ) -> MemoryId:
         """Wrap the id `value`."""
         self = super().__new__(cls, value)
@@ -46,6 +49,7 @@ class MemoryId(str):
         self.superseded = superseded
         self.similar = similar
         self.conflict_id = conflict_id
+        self.expired = expired
         return self
 
 

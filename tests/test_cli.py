@@ -78,7 +78,7 @@ def test_remember_passes_everything_on(run: Run) -> None:
     given = document(
         run("remember", "Hello", *words.split(), "--category", "work", "--metadata", "n=3", "--metadata", "a=b=c", "--json")
     )
-    assert given == {"id": "m1", "created": True, "superseded": [], "similar": [], "conflict_id": None}
+    assert given == {"id": "m1", "created": True, "superseded": [], "similar": [], "conflict_id": None, "expired": False}
     memory = document(run("get", "m1", "--json"))
     expected = {"text": "Hello", "session": "s", "user": "bob", "role": "Bob", "turn": 7, "expires_at": None}
     assert {name: memory[name] for name in expected} == expected

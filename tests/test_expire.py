@@ -149,6 +149,22 @@ def test_time_counts_from_what_the_memory_is_about(clock: MovableClock) -> None:
         assert store.expire() == 1
 
 
+def test_what_is_stored_too_late_says_so(clock: MovableClock) -> None:
+    with sqlmem.open(":memory:", embedder=False, clock=clock, ttl_days={"turn": 30}) as store:
+        moments = [START - 30 * DAY, START - 30 * DAY + MILLISECOND]
+        items = [{"text": f"turn {number}", "timestamp": moment} for number, moment in enumerate(moments)]
+        assert [id_.expired for id_ in store.remember_many(items)] == [True, False]
+        assert store.remember("fact", kind="fact", timestamp=START - 5 * DAY, ttl_days=5).expired
+
+
+def test_what_is_stored_too_late_ends_nothing(clock: MovableClock) -> None:
+    with sqlmem.open(":memory:", embedder=False, clock=clock, judge=lambda new, known: [True] * len(known)) as store:
+        store.remember("Ana drinks tea", kind="fact", timestamp=START - 9 * DAY)
+        late = store.remember("Ana drinks rum", kind="fact", timestamp=START - 5 * DAY, ttl_days=5)
+        assert (late.expired, late.superseded) == (True, ())
+        assert store.recall("Ana drinks").texts == ["Ana drinks tea"]
+
+
 def test_expire_can_be_asked_about_another_time(clock: MovableClock) -> None:
     with sqlmem.open(":memory:", embedder=False, clock=clock) as store:
         for days in (1, 2, 3):

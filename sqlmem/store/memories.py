@@ -113,15 +113,17 @@ _CATEGORIES = """
 select mc.memory, c.name from memory_category mc join category c on c.id = mc.category
  where mc.memory in (select value from json_each(:rowids)) order by c.name
 """
+# A source that is younger than the memory came when its statement was made again: not before it was stored, or forgotten.
 _SOURCES = """
 select l.src, coalesce(m.id, t.id) from link l left join memory m on m.rowid = l.dst left join tombstone t on t.rowid = l.dst
  where l.rel in ('consolidated_from', 'extracted_from', 'merged_from') and l.src in (select value from json_each(:rowids))
+   and (:as_of is null or l.dst < l.src or coalesce(m.created_at, t.forgotten_at) <= :as_of)
  order by l.dst
 """
 _DERIVED = """
 select l.dst, m.id from link l join memory m on m.rowid = l.src
  where l.rel in ('consolidated_from', 'extracted_from', 'merged_from') and l.dst in (select value from json_each(:rowids))
-   and m.held is not 'trash'
+   and m.held is not 'trash' and (:as_of is null or m.created_at <= :as_of)
  order by m.rowid
 """
 _NEXT_VERSION = """
@@ -148,7 +150,8 @@ select chain, max(version) from (
     select chain, version from memory where chain in (select value from json_each(:chains)) and held is not 'trash'
        and (:as_of is null or created_at <= :as_of)
     union all
-    select chain, version from tombstone where chain in (select value from json_each(:chains)) and :as_of is null
+    select chain, version from tombstone where chain in (select value from json_each(:chains))
+       and (:as_of is null or forgotten_at <= :as_of)
 ) group by chain
 """
 _SUCCESSORS = """
@@ -298,8 +301,8 @@ def records(
     if as_of is not None:
         stored = [_at_that_time(item, as_of) for item in stored]
     rowids = array(item.rowid for item in stored)
-    categories, sources = _grouped(db, _CATEGORIES, rowids), _grouped(db, _SOURCES, rowids)
-    derived = _grouped(db, _DERIVED, rowids)
+    categories = _grouped(db, _CATEGORIES, rowids)
+    sources, derived = _grouped(db, _SOURCES, rowids, as_of=as_of), _grouped(db, _DERIVED, rowids, as_of=as_of)
     lengths: dict[int, int] = dict(db.rows(_LENGTHS, {"chains": array({item.chain for item in stored}), "as_of": as_of}))
     successors: dict[int, str] = dict(
         db.rows(_SUCCESSORS, {"rowids": array({item.ended_by for item in stored if item.ended_by is not None})})
