@@ -12,7 +12,7 @@ from sqlmem.db import Database
 from sqlmem.records import EndReason, Kind, Outcome
 from sqlmem.search import filters
 from sqlmem.search.filters import Filter
-from sqlmem.store import feedback, keyword_index, memories, operations, scopes, states, vector_index
+from sqlmem.store import feedback, keyword_index, labels, memories, operations, scopes, states, vector_index
 from sqlmem.store.memories import NewMemory, Stored, array
 from sqlmem.store.operations import Step
 from sqlmem.store.states import Place
@@ -20,10 +20,6 @@ from sqlmem.store.vector_index import Codes
 
 _CHECKED = "update memory set checked = 1 where rowid = :rowid"
 _LINK = "insert or ignore into link (src, dst, rel) values (:src, :dst, :rel)"
-_CATEGORISE = """
-insert or ignore into memory_category (memory, category)
-select :memory, id from category where name in (select value from json_each(:names))
-"""
 _OWNERS = "select distinct scope from memory where rowid in (select value from json_each(:rowids))"
 _EXPIRED = """
 select rowid from memory where expires_at <= :now
@@ -174,7 +170,7 @@ class Change:
 
     def categorise(self, rowid: int, names: Sequence[str]) -> None:
         """Give a memory categories beside those that it has."""
-        self.db.execute(_CATEGORISE, {"memory": rowid, "names": array(names)})
+        labels.give(self.db, rowid, names)
 
     def checked(self, rowid: int) -> None:
         """Note that a judge has compared a fact with what is known."""

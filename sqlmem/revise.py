@@ -7,24 +7,19 @@ from dataclasses import dataclass, replace
 
 from sqlmem import arguments, clock, judging
 from sqlmem.clock import Ttl, expiry, moment_ms, ttl
-from sqlmem.db import Database
 from sqlmem.engine import Engine
 from sqlmem.errors import Busy, InvalidArgument, NotFound
 from sqlmem.judging import Compared, Statement
 from sqlmem.lifecycle import Change, End, changing
 from sqlmem.records import OUTCOMES, EndReason, Kind, MemoryId, Outcome
 from sqlmem.search import filters
-from sqlmem.store import memories, scopes, vector_index
+from sqlmem.store import labels, memories, scopes, vector_index
 from sqlmem.store.memories import NewMemory, Stored
 from sqlmem.store.scopes import Scope
 from sqlmem.store.vector_index import Codes
 
 # How often a correction is judged anew because others were stored meanwhile.
 ROUNDS = 10
-
-_CATEGORY_NAMES = """
-select c.name from memory_category mc join category c on c.id = mc.category where mc.memory = :rowid order by c.name
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ def rollback(engine: Engine, id_: object, version: object) -> MemoryId:
             return MemoryId(head.id, created=False)
         new = again(change_, wanted, change_.now)
         ends = [] if head is None else [End(head, "updated", f"rolled back to version {number}")]
-        change_.succeed(ends, new, vector_index.of(engine.db, wanted.rowid), categories=_categories(engine.db, wanted.rowid))
+        change_.succeed(ends, new, vector_index.of(engine.db, wanted.rowid), categories=labels.held(engine.db, wanted.rowid))
         return MemoryId(new.id, superseded=() if head is None else (head.id,))
 
 
@@ -97,7 +92,7 @@ def resurrect(change_: Change, chains: Iterable[int]) -> list[str]:
             last = left[-1]
             new = replace(again(change_, last, last.at), expires_at=last.expires_at)
             codes = vector_index.of(change_.db, last.rowid)
-            change_.succeed([], new, codes, categories=_categories(change_.db, last.rowid))
+            change_.succeed([], new, codes, categories=labels.held(change_.db, last.rowid))
             revived.append(new.id)
     return revived
 
@@ -223,7 +218,7 @@ def apply(
     if head is None or memories.state(head, now) == "expired":
         raise NotFound(f"{addressed.id} has no live version that could be corrected; remember() the statement anew")
     new = _successor(head, wanted, now, now if at is None else at)
-    held = _categories(db, head.rowid)
+    held = labels.held(db, head.rowid)
     same_categories = wanted.categories is None or set(wanted.categories) == set(held)
     unchanged = (new.text, new.kind, new.metadata) == (head.text, head.kind, head.metadata)
     same_ttl = wanted.ttl is None or (wanted.ttl == "forever" and head.expires_at is None)
@@ -295,10 +290,6 @@ def _codes_of_text(engine: Engine, addressed: Stored, text: str | None) -> Codes
     if text is None or engine.encoder is None or engine.options.deferred:
         return {}
     return engine.encoder.documents(engine.db, [(addressed.role, text)])[0]
-
-
-def _categories(db: Database, rowid: int) -> tuple[str, ...]:
-    return tuple(row[0] for row in db.rows(_CATEGORY_NAMES, {"rowid": rowid}))
 
 
 def _note(note: object) -> str | None:

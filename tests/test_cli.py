@@ -188,6 +188,19 @@ def test_categories_are_created_listed_and_deleted(run: Run) -> None:
     assert document(run("categories", "delete", "work", "--json")) == []
 
 
+def test_categories_are_renamed_described_and_assigned(run: Run) -> None:
+    done(run("categories", "create", "work"))
+    done(run("remember", "Invoice 7", "--id", "m"))
+    assert done(run("categories", "rename", "work", "paid")).split() == ["paid", "0"]
+    assert done(run("categories", "describe", "paid", "what is paid")).split() == ["paid", "0", "what", "is", "paid"]
+    assert document(run("categories", "assign", "m", "paid", "--json"))[0]["count"] == 1
+    assert document(run("get", "m", "--json"))["categories"] == ["paid"]
+    assert document(run("categories", "unassign", "m", "paid", "--json"))[0]["count"] == 0
+    assert run("categories", "assign", "m", "none")[0] == 3
+    for words in (["rename", "paid"], ["describe", "paid", "a", "b"], ["assign", "m"], ["delete", "a", "b"], ["list", "a"]):
+        assert run("categories", *words)[0] == 2
+
+
 @pytest.mark.parametrize("verb", sorted(verbs.COMMANDS))
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:

@@ -418,6 +418,10 @@ WRITES: dict[str, Verb] = {
     "reembed without a change": lambda store: store.reembed(HASH),
     "categories.create": lambda store: store.categories.create("food"),
     "categories.delete": lambda store: store.categories.delete("food"),
+    "categories.rename": lambda store: store.categories.rename("food", "meals"),
+    "categories.describe": lambda store: store.categories.describe("food", "what is eaten"),
+    "categories.assign": lambda store: store.categories.assign("fact-1", "food"),
+    "categories.unassign": lambda store: store.categories.unassign("fact-1", "food"),
     "conflicts.resolve": lambda store: store.conflicts.resolve("none", "keep_old"),
     "conflicts.set_mode": lambda store: store.conflicts.set_mode("ask"),
 }

@@ -64,8 +64,13 @@ def _conflicts_ready(options: Namespace) -> None:
 
 
 def _categories_ready(options: Namespace) -> None:
-    if (options.name is None) != (options.action == "list"):
-        raise Usage("categories list, categories create NAME [DESCRIPTION], or categories delete NAME")
+    words = len(options.words)
+    fitting = {"list": words == 0, "create": words < 2, "delete": words == 0, "rename": words == 1, "describe": words == 1}
+    if (options.name is None) != (options.action == "list") or not fitting.get(options.action, words > 0):
+        raise Usage(
+            "categories list, categories create NAME [DESCRIPTION], categories rename NAME NEW, categories describe NAME "
+            "DESCRIPTION, categories delete NAME, categories assign ID NAME…, or categories unassign ID NAME…"
+        )
 
 
 def _feedback(store: MemoryStore, options: Namespace) -> object:
@@ -148,10 +153,8 @@ def _conflicts(store: MemoryStore, options: Namespace) -> object:
 
 
 def _categories(store: MemoryStore, options: Namespace) -> object:
-    if options.action == "create":
-        store.categories.create(options.name, options.description)
-    elif options.action == "delete":
-        store.categories.delete(options.name)
+    if options.action != "list":
+        getattr(store.categories, options.action)(options.name, *options.words)
     return store.categories.list()
 
 

@@ -229,9 +229,12 @@ def _reembed(command: argparse.ArgumentParser) -> None:
 
 
 def _categories(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("list", "create", "delete"), nargs="?", default="list")
-    command.add_argument("name", metavar="NAME", nargs="?", help="of the category to create or delete")
-    command.add_argument("description", metavar="DESCRIPTION", nargs="?", default="", help="of the category to create")
+    actions = ("list", "create", "rename", "describe", "delete", "assign", "unassign")
+    command.add_argument("action", choices=actions, nargs="?", default="list")
+    command.add_argument("name", metavar="NAME", nargs="?", help="of the category; with assign and unassign: the memory's id")
+    command.add_argument(
+        "words", metavar="WORD", nargs="*", help="a description, the new name, or the categories to assign or unassign"
+    )
 
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
@@ -253,7 +256,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "consolidate": ("make facts of the old turns of a session by a program of yours", _consolidate),
     "undo": ("take back the last change of a user's memories", _user),
     "redo": ("do again what was undone last", _user),
-    "categories": ("print, create or delete categories", _categories),
+    "categories": ("print and change categories, or which memories have them", _categories),
     "expire": ("delete what has passed its time to live",),
     "stats": ("print what the store holds", _read_only),
     "check": ("compare the indexes with the memories; exit code 1 if something is wrong", _read_only),
