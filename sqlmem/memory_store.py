@@ -52,6 +52,7 @@ from sqlmem.records import (
     Undone,
 )
 from sqlmem.search import filters
+from sqlmem.settings import Settings
 from sqlmem.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class MemoryStore:
         self._engine = engine_
         self.categories = Categories(engine_)
         self.conflicts = Conflicts(engine_)
+        self.settings = Settings(engine_)
 
     # -- remember -----------------------------------------------------------------------------------------------------
 
@@ -294,7 +296,7 @@ class MemoryStore:
         include_superseded: also versions that a newer one replaced.
         as_of: answers with what the store believed then: the versions of that moment, shown as they were, by the grades of
             before; not with `now` or `include_superseded`. What was forgotten since is missing, and what was undone never was.
-            Categories, `seen`, and what was added to versions that were there already (sources, conflicts) have no history.
+            Without history are categories, `seen`, sources of a statement made again, and which versions a conflict is about.
         valid_on: answers with what is true at that time, by `valid_from` and `valid_to`; else with what is true now, or was
             at `as_of`.
         now, half_life_days, recency_weight: instead of the store's.

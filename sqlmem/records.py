@@ -340,6 +340,48 @@ class ConsolidationReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionSettings:
+    """What extract() is told, beside the turns. `version` counts the changes.
+
+    inclusion_instructions, exclusion_instructions: what is to be remembered, and what not, in words.
+    positive_examples, negative_examples: texts that hold a memory, and texts that hold none.
+    false_positive_examples, false_negative_examples: memories that should not have been made, and some that were missed.
+    similarity_top_k: how many of the nearest memories each candidate is compared with, 10 to 50.
+    raise_merge_conflicts: True asks the user about contradictions, False ends what is contradicted, None as the store does.
+    custom_instructions: anything else.
+    """
+
+    version: int = 0
+    inclusion_instructions: tuple[str, ...] = ()
+    exclusion_instructions: tuple[str, ...] = ()
+    positive_examples: tuple[str, ...] = ()
+    negative_examples: tuple[str, ...] = ()
+    false_positive_examples: tuple[str, ...] = ()
+    false_negative_examples: tuple[str, ...] = ()
+    similarity_top_k: int = 10
+    raise_merge_conflicts: bool | None = None
+    custom_instructions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSettings:
+    """What recall() with a planner is told. `version` counts the changes.
+
+    subquery_weight, keyword_weight: how much what was found by the planner's questions, and by its keywords, counts, 0 to 1.
+    example_subqueries, example_keywords, example_summary_questions: what good ones look like.
+    custom_instructions: anything else.
+    """
+
+    version: int = 0
+    custom_instructions: tuple[str, ...] = ()
+    subquery_weight: float = 0.5
+    keyword_weight: float = 0.5
+    example_subqueries: tuple[str, ...] = ()
+    example_keywords: tuple[str, ...] = ()
+    example_summary_questions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
     """Which call undo() took back, or redo() did again: its verb, when it had ended, and the ids of what it had touched."""
 

@@ -73,6 +73,8 @@ FILTERS: dict[str, list[Any]] = {
     "include_superseded": NO_FLAG,
     "after": NO_MOMENT,
     "before": NO_MOMENT,
+    "as_of": NO_MOMENT,
+    "valid_on": NO_MOMENT,
 }
 SEARCH: dict[str, list[Any]] = {
     **FILTERS,
@@ -372,7 +374,7 @@ def test_a_time_that_utc_has_no_date_for_is_refused(store: sqlmem.MemoryStore, a
 @pytest.mark.parametrize("at", OFF_THE_CALENDAR, ids=["before the year 1", "after the year 9999"])
 def test_no_time_bound_is_too_far_or_else_it_is_refused(store: sqlmem.MemoryStore, at: datetime) -> None:
     store.remember("boiler", session="s")
-    for name in ("now", "after", "before"):
+    for name in ("now", "after", "before", "as_of", "valid_on"):
         for verb in (store.recall, store.search, store.context):
             try:
                 verb("boiler", session="s", **{name: at})  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from sqlmem.search import filters, vectors
 from sqlmem.search.mirror import Mirrors
 from sqlmem.store import bit_index
 from tests.helpers_models import Centred, Clustered, needs_vec, the_model
-from tests.helpers_store import START, MovableClock, assert_sound
+from tests.helpers_store import DAY, START, MovableClock, assert_sound
 
 SMALL = 10**9  # as EXACT_ROWS: every scope counts as small, and all codes are read
 
@@ -72,6 +72,10 @@ SELECTIONS: dict[str, dict[str, Any]] = {
     "superseded too": {"include_superseded": True},
     "a user's superseded too": {"include_superseded": True, "user": "ana"},
     "superseded facts of a session": {"include_superseded": True, "session": "s2", "kinds": ["fact"]},
+    "as of before the corrections": {"as_of": START + DAY, "all_users": True},
+    "a user's as of then": {"as_of": START + DAY, "user": "ana"},
+    "facts of a session as of then": {"as_of": START + DAY, "session": "s2", "kinds": ["fact"]},
+    "what is true": {"valid_on": START, "all_users": True},
 }
 
 

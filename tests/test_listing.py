@@ -203,6 +203,8 @@ def test_a_page_holds_twenty_unless_told(store: sqlmem.MemoryStore) -> None:
         ({"before": START - 3 * DAY}, ["pin -"]),
         ({"after": START - 3 * DAY, "before": START}, ["turn t", "turn -"]),
         ({"include_superseded": True, "kinds": ["fact"]}, ["fact s", "old fact s"]),
+        ({"as_of": START - 3 * DAY}, ["fact s"]),
+        ({"as_of": START, "kinds": ["turn"], "session": "t"}, ["turn t"]),
     ],
 )
 def test_filters(store: sqlmem.MemoryStore, clock: MovableClock, options: dict[str, Any], texts: list[str]) -> None:
@@ -237,6 +239,7 @@ def test_previous_versions_are_shown_unless_told_not_to(store: sqlmem.MemoryStor
         {"session": ""}, {"session": 5}, {"user": 5}, {"user": "ana", "all_users": True}, {"session": "s", "all_users": True},
         {"all_users": 1}, {"kinds": "turn"}, {"kinds": []}, {"kinds": ["x"]}, {"categories": "food"}, {"where": []},
         {"after": "2024"}, {"before": 5}, {"include_superseded": 1}, {"include_previous_versions": None},
+        {"as_of": "2024"}, {"valid_on": 5}, {"as_of": START, "include_superseded": True},
     ],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(store: sqlmem.MemoryStore, options: dict[str, Any]) -> None:

@@ -422,6 +422,9 @@ WRITES: dict[str, Verb] = {
     "categories.describe": lambda store: store.categories.describe("food", "what is eaten"),
     "categories.assign": lambda store: store.categories.assign("fact-1", "food"),
     "categories.unassign": lambda store: store.categories.unassign("fact-1", "food"),
+    "settings.update_extraction": lambda store: store.settings.update_extraction(similarity_top_k=20),
+    "settings.update_recall": lambda store: store.settings.update_recall(keyword_weight=0.1),
+    "settings.import_": lambda store: store.settings.import_({"recall": {}}),
     "conflicts.resolve": lambda store: store.conflicts.resolve("none", "keep_old"),
     "conflicts.set_mode": lambda store: store.conflicts.set_mode("ask"),
 }
@@ -438,6 +441,9 @@ READS: dict[str, Verb] = {
     "stats": lambda store: store.stats(),
     "check": lambda store: store.check(),
     "categories.list": lambda store: store.categories.list(),
+    "settings.extraction": lambda store: store.settings.extraction,
+    "settings.recall": lambda store: store.settings.recall,
+    "settings.export": lambda store: store.settings.export(),
     "conflicts.list": lambda store: store.conflicts.list(),
     "conflicts.mode": lambda store: store.conflicts.mode(),
 }

@@ -8,7 +8,7 @@ import sqlite3
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -21,7 +21,7 @@ from sqlmem import schema, text
 from sqlmem.clock import to_ms
 from sqlmem.store import bit_index
 from tests.fixtures import make
-from tests.helpers_store import DAY, START, MovableClock
+from tests.helpers_store import DAY, MILLISECOND, START, MovableClock
 
 README = Path(__file__).resolve().parent.parent / "schema" / "README.md"
 if not README.exists():
@@ -59,6 +59,17 @@ FOUND: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
         ("hers", "Ana's own"),
         (ANY, "Ben drinks rum"), (ANY, "Answer in Portuguese"), (ANY, "Yes, at the harbour."),
         ("waiting", "still without a vector")]),
+    ({"then": 1740990600249}, [
+        ("turn-9", "numbered"), ("turn-5", "ok"), ("turn-4", "ok"), ("turn-3", "I prefer C++ to C#."),
+        ("turn-2", "部署 is done 🍕"), ("turn-1", "Yes, at the station."), ("pin-1", "Answer in English"),
+        ("fact-1", "Ben drinks tea"), ("hers", "Ana's own"), ("other", "another session"), ("long", "lives long"),
+        ("turn-0", "Shall we meet in Lisbon?")]),
+    ({"now": 1740990600250, "day": 0}, [
+        (ANY, "Answer in Portuguese"), (ANY, "Ben drinks rum"), ("waiting", "still without a vector"), ("turn-9", "numbered"),
+        ("turn-5", "ok"), ("turn-4", "ok"), ("turn-3", "I prefer C++ to C#."), ("turn-2", "部署 is done 🍕"),
+        (ANY, "Yes, at the harbour."), ("hers", "Ana's own"), ("other", "another session"), ("long", "lives long"),
+        ("turn-0", "Shall we meet in Lisbon?")]),
+    ({"then": 1740904200249, "day": 0}, []),
     ({"user": "", "session": "s"}, [
         (0, "user", "Shall we meet in Lisbon?"), (1, "assistant", "Yes, at the harbour."), (2, "user", "部署 is done 🍕"),
         (3, "Ben", "I prefer C++ to C#."), (4, "user", "ok"), (5, "user", "ok"), (9, "user", "numbered"),
@@ -66,7 +77,6 @@ FOUND: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
     ({"id": "fact-1"}, [
         (1, "superseded", "Ben drinks tea", "2025-03-03T08:30:00.250Z"),
         (2, "superseded", "Ben drinks coffee", "2025-03-03T08:30:00.250Z"), (3, "live", "Ben drinks rum", None)]),
-    ({"then": 1740819600000, "day": 1740819600000}, []),
     ({}, [(ANY, "Ben drinks rum")]),
     ({}, [("pin-1", "corrected", 1740990600250), ("fact-1", "useful", 1740990600250)]),
     ({}, [("forgotten", 1, "2025-03-03T08:30:00.250Z")]),
@@ -88,23 +98,41 @@ def test_a_query_of_the_document_finds_what_is_there(db: sqlite3.Connection, num
     assert db.execute(QUERIES[number], bindings).fetchall() == expected
 
 
+def _asking(*names: str) -> str:
+    """The one query of the document that has exactly these parameters, of time."""
+    query: str
+    (query,) = (query for query in QUERIES if set(re.findall(r"[(<>= ]:(\w+)", re.sub("--.*", "", query))) == set(names))
+    return query
+
+
 def test_the_past_can_be_read_without_the_library(tmp_path: Path) -> None:
-    clock = MovableClock()
-    with sqlmem.open(tmp_path / "chat.db", embedder=False, clock=clock) as store:
+    path, clock = tmp_path / "chat.db", MovableClock()
+    with sqlmem.open(path, embedder=False, clock=clock) as store:
         id_ = store.remember("Ana lives in Lisbon", kind="fact")
         store.remember("Ana is on leave", kind="fact", valid_from=START + DAY, valid_to=START + 2 * DAY, ttl_days=3)
         clock.forward(days=1)
         store.correct(id_, "Ana lives in Porto")
         clock.forward(days=1)
         store.invalidate(id_)
-        query = next(query for query in QUERIES if ":then" in query)
-        with closing(sqlite3.connect(tmp_path / "chat.db")) as db:
-            for then in range(-1, 5):
-                for day in range(4):
-                    moments = [START + then * DAY, START + day * DAY]
-                    bound = dict(zip(("then", "day"), (to_ms(moment) for moment in moments), strict=True))
-                    listed = store.list(as_of=moments[0], valid_on=moments[1])
-                    assert db.execute(query, bound).fetchall() == [(memory.id, memory.text) for memory in listed]
+        edges = [START + number * DAY + offset for number in range(5) for offset in (-MILLISECOND, timedelta())]
+        listed: dict[tuple[datetime | None, datetime | None], list[tuple[str, str]]] = {
+            (then, day): [(memory.id, memory.text) for memory in store.list(as_of=then, valid_on=day)]
+            for then in (None, *edges)
+            for day in (None, *edges)
+        }
+    with closing(sqlite3.connect(path)) as db:
+        for (then, day), expected in listed.items():
+            if day is None and then is None:
+                continue
+            names = [name for name, moment in (("then", then), ("day", day)) if moment is not None]
+            bound = {"then": then or clock.now, "day": day or START, "now": clock.now}
+            query = _asking(*names) if then is not None else _asking("now", "day")
+            assert db.execute(query, {name: to_ms(moment) for name, moment in bound.items()}).fetchall() == expected
+    texts = {moments: [text for _, text in rows] for moments, rows in listed.items()}
+    assert texts[START, None] == texts[START, START + DAY] == ["Ana is on leave", "Ana lives in Lisbon"]
+    assert texts[START + DAY, START] == texts[START + DAY, START + 2 * DAY] == ["Ana lives in Porto"]
+    assert texts[None, START + DAY] == texts[START + 2 * DAY, START + DAY] == ["Ana is on leave"]
+    assert texts[START + 3 * DAY, None] == texts[START - MILLISECOND, None] == texts[None, START] == []
 
 
 def _names(path: Path) -> set[str]:

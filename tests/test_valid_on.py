@@ -87,6 +87,23 @@ def test_both_times_can_be_asked_about_at_once(homes: sqlmem.MemoryStore, clock:
     assert homes.recall(QUESTION, valid_on=future, as_of=START - DAY).texts == []
 
 
+def test_as_of_shows_what_was_true_then(either: sqlmem.MemoryStore, clock: MovableClock) -> None:
+    leave = either.remember("Ana is on leave", pinned=True, valid_from=START + DAY, valid_to=START + 2 * DAY)
+    clock.forward(days=5)
+    for moment, shown in (
+        (START + DAY - MILLISECOND, []),
+        (START + DAY, [leave]),
+        (START + 2 * DAY - MILLISECOND, [leave]),
+        (START + 2 * DAY, []),
+    ):
+        assert places(either, as_of=moment) == [shown] * 4
+        assert [memory.id for memory in either.list(as_of=moment)] == [leave]
+        explained = either.explain("Is Ana on leave?", leave, as_of=moment)
+        assert explained.kept_out_by == (None if shown else "valid_on")
+    assert places(either, as_of=START, valid_on=START + DAY) == [[leave]] * 4
+    assert places(either, as_of=START + DAY, valid_on=START) == [[]] * 4
+
+
 def test_explain_names_the_validity(homes: sqlmem.MemoryStore) -> None:
     explained = homes.explain(QUESTION, "Rome")
     assert (explained.kept_out_by, explained.reason) == ("valid_on", "it does not pass the filter valid_on")
