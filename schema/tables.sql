@@ -5,6 +5,8 @@ create table scope (
     user       text    not null,
     session    text    check (session <> ''),          -- null: the user's own scope, visible from all of the user's sessions
     next_turn  integer not null default 0,             -- high-water mark: the number of the next turn, never lowered
+    extracted_to integer not null default -1,          -- the last turn that memories were made of; -1: none yet
+    summary    integer,                                -- chain of the session's summary, a memory of the user's own scope
     on_contradiction text check (on_contradiction in ('supersede', 'ask')),  -- of a user's own scope; null: as the store says
     created_at integer not null
 ) strict;
@@ -168,6 +170,13 @@ create table conflict_question (                       -- gone when a memory of 
     answer   text,
     primary key (conflict, number)
 ) strict, without rowid;
+
+create table extraction_failure (                      -- what a model answered that could not be used; gone when that is repeated
+    scope     integer primary key references scope (id) on delete cascade,
+    error     text    not null,
+    answer    text    not null,
+    failed_at integer not null
+) strict;
 
 create table setting (
     name  text primary key,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from sqlmem import arguments, clock, embed, ranking, tokens
+from sqlmem import arguments, clock, embed, prompting, ranking, tokens
 from sqlmem.clock import Clock, days_ms, moment_ms
 from sqlmem.db import Database
 from sqlmem.encoding import Encoder
@@ -29,6 +29,8 @@ Judge = Callable[[str, list[str]], Sequence[bool | Verdict]]
 """From a new fact and facts that are known to one verdict for each of these: whether the new one contradicts it."""
 Resolver = Callable[[Conflict, Mapping[str, str]], Sequence[str]]
 """From a conflict and the answers by question to what is true: texts that take the place of all that it was about."""
+LanguageModel = Callable[[str], str]
+"""From a prompt to a text."""
 Summarize = Callable[[list[dict[str, str]]], Sequence[str]]
 """From turns, each with its "role", "text" and "ts" (ISO 8601, UTC), oldest first, to the facts that they hold."""
 
@@ -56,6 +58,8 @@ class Options:
     on_contradiction: ContradictionMode = "supersede"
     on_conflict: Callable[[Conflict], object] | None = None
     resolver: Resolver | None = None
+    llm: LanguageModel | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -110,11 +114,13 @@ def options(
     on_contradiction: str,
     on_conflict: Callable[[Conflict], object] | None,
     resolver: Resolver | None,
+    llm: LanguageModel | None,
+    prompts: Mapping[str, str] | None,
 ) -> Options:
     """Check the settings of `open()`. Raises InvalidArgument."""
     if token_counter is not None and not callable(token_counter):
         raise InvalidArgument(f"token_counter must be callable, not {token_counter!r}")
-    for name, given in (("judge", judge), ("on_conflict", on_conflict), ("resolver", resolver)):
+    for name, given in (("judge", judge), ("on_conflict", on_conflict), ("resolver", resolver), ("llm", llm)):
         if given is not None and not callable(given):
             raise InvalidArgument(f"{name} must be callable, not {given!r}")
     if not callable(clock):
@@ -137,6 +143,8 @@ def options(
         on_contradiction=contradiction_mode(on_contradiction),
         on_conflict=on_conflict,
         resolver=resolver,
+        llm=llm,
+        prompts=prompting.checked(prompts),
     )
 
 

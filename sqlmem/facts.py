@@ -11,7 +11,7 @@ from sqlmem.errors import Busy
 from sqlmem.ingest import Item, Progress
 from sqlmem.judging import Compared, Contradiction, Statement
 from sqlmem.lifecycle import Change, End, changing
-from sqlmem.records import MemoryId
+from sqlmem.records import ContradictionMode, EndReason, MemoryId
 from sqlmem.search import filters
 from sqlmem.store import keyword_index, memories, scopes, vector_index
 from sqlmem.store.keyword_index import Place
@@ -69,11 +69,11 @@ class Prepared:
     compared: Compared
 
 
-def prepare(engine: Engine, new: Item, *, judged: bool) -> Prepared:
+def prepare(engine: Engine, new: Item, *, judged: bool, least: float | None = None) -> Prepared:
     """Compare a memory with what is known, and ask the judge about it if `judged`. Outside of transactions."""
     codes = ingest.codes(engine, new, at_once=judged)
     said = Statement(new.text, codes, new.user, new.session)
-    return Prepared(new, codes, said, judging.compare(engine, said, judged=judged))
+    return Prepared(new, codes, said, judging.compare(engine, said, judged=judged, least=least))
 
 
 def holds(engine: Engine, prepared: Prepared, scope: Scope, now: int) -> bool:
@@ -82,8 +82,19 @@ def holds(engine: Engine, prepared: Prepared, scope: Scope, now: int) -> bool:
     return not repeated and judging.holds(engine, prepared.said, prepared.compared)
 
 
-def store(engine: Engine, change: Change, prepared: Prepared, scope: Scope) -> MemoryId:
-    """Store what was prepared, and end what it contradicts, or open a conflict about it. holds() must be true."""
+def store(
+    engine: Engine,
+    change: Change,
+    prepared: Prepared,
+    scope: Scope,
+    *,
+    reason: EndReason = "updated",
+    mode: ContradictionMode | None = None,
+) -> MemoryId:
+    """Store what was prepared, and end what it contradicts, or open a conflict about it. holds() must be true.
+
+    `mode` says which of the two, instead of the user's or the store's rule.
+    """
     new, compared = prepared.new, prepared.compared
     filters.check_categories(engine.db, new.categories)
     row = replace(ingest.row(engine, change, new, scope.id), checked=int(compared.checked))
@@ -94,14 +105,14 @@ def store(engine: Engine, change: Change, prepared: Prepared, scope: Scope) -> M
         contradicted = []  # what is not there after all takes nobody's place
     if contradicted and not _is_current(row, contradicted, change.now):
         row, contradicted = _as_past(row, contradicted, change.now), []
-    ends = [End(stored, "updated", verdict.reason) for stored, verdict in contradicted]
+    ends = [End(stored, reason, verdict.reason) for stored, verdict in contradicted]
     ended = tuple(end.stored.id for end in ends)
     if not ends or row.kind == "turn":
         _begin(change, new, row, scope, prepared.codes)
         if ends:
             change.supersede(ends, memories.required(change.db, row.id))
         return MemoryId(row.id, superseded=ended, similar=compared.similar, expired=ingest.expired(row, change.now))
-    if judging.mode(engine, new.user) == "ask":
+    if (mode or judging.mode(engine, new.user)) == "ask":
         _begin(change, new, replace(row, held="proposed"), scope, prepared.codes)
         name = conflicts.begin(change, new.user, memories.required(change.db, row.id), contradicted)
         return MemoryId(row.id, similar=compared.similar, conflict_id=name)

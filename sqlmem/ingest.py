@@ -263,6 +263,12 @@ def row(engine: Engine, change: Change, new: Item, scope: int) -> NewMemory:
     )
 
 
+def lifetime(engine: Engine, kind: Kind, at: int, now: int) -> int | None:
+    """When what was made of older memories expires, whose time to live counts from now; None for never."""
+    rule = engine.options.ttl_ms.get(kind)
+    return None if rule is None else max(at, now) + rule
+
+
 def expired(stored: NewMemory, now: int) -> bool:
     """Whether the time to live of what is being stored has passed already."""
     return stored.expires_at is not None and stored.expires_at <= now

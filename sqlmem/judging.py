@@ -76,15 +76,15 @@ class Statement:
     chain: int | None = None  # of which it is, or will be, a version
 
 
-def compare(engine: Engine, said: Statement, *, judged: bool) -> Compared:
+def compare(engine: Engine, said: Statement, *, judged: bool, least: float | None = None) -> Compared:
     """Find what is near to a statement and, if `judged`, ask the judge about it.
 
     Raises CallbackError if the judge raises or answers nonsense, unless the store was opened with on_judge_error="store": then
-    nothing is contradicted and the statement counts as unchecked.
+    nothing is contradicted and the statement counts as unchecked. `least` replaces the relevance that a fact must have.
     """
     with engine.db.read():
         count_ever = memories.count_ever(engine.db)
-        near = nearest(engine, said)
+        near = nearest(engine, said, least=least)
     shown = near[: engine.options.judge_candidates] if judged else []
     verdicts: Sequence[Verdict] = []
     checked = judged
@@ -98,7 +98,7 @@ def compare(engine: Engine, said: Statement, *, judged: bool) -> Compared:
     return Compared(shown, verdicts, near, count_ever, checked)
 
 
-def nearest(engine: Engine, said: Statement) -> list[Near]:
+def nearest(engine: Engine, said: Statement, *, least: float | None = None) -> list[Near]:
     """The live facts and pins that a statement may be about, nearest first, without those that say the very same.
 
     Of the statement's session and the user's own; of all the user's for one without a session. Use it inside a read.
@@ -109,7 +109,8 @@ def nearest(engine: Engine, said: Statement) -> list[Near]:
         return []
     pool = candidates.gather(engine, said.text, "balanced", _encoded(engine, said.codes), condition, _POOL)
     found = candidates.relevant(engine, said.text, pool, {}).values()
-    least = PLAUSIBLE if pool.spaces else PLAUSIBLE_BY_WORDS
+    if least is None:
+        least = PLAUSIBLE if pool.spaces else PLAUSIBLE_BY_WORDS
     near = [
         Near(item.stored, item.relevance)
         for item in found

@@ -191,6 +191,12 @@ class Change:
         """Note where a new memory comes from."""
         self.db.execute_many(_LINK, [{"src": src, "dst": rowid, "rel": rel} for rowid in dst])
 
+    def extracted(self, scope: int, turn: int) -> None:
+        """Note that memories were made of a session's turns up to this one."""
+        self.touch(scope)
+        self._note(scope, "extracted", scope, scopes.extracted_to(self.db, scope), turn)
+        scopes.set_extracted_to(self.db, scope, turn)
+
     def touch(self, scope: int) -> None:
         """Say that memories of `scope` are about to change: what its user undid can then not be done again, and goes."""
         if scope in self._users:

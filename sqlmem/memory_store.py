@@ -15,6 +15,7 @@ from sqlmem import (
     encoding,
     engine,
     explanation,
+    extraction,
     facts,
     forgetting,
     ingest,
@@ -41,6 +42,8 @@ from sqlmem.records import (
     ContextBlock,
     ContradictionMode,
     Explanation,
+    ExtractionFailure,
+    ExtractionReport,
     Kind,
     Memory,
     MemoryId,
@@ -58,7 +61,7 @@ from sqlmem.tokens import TokenCounter
 if TYPE_CHECKING:
     from sqlmem.candidates import Strategy
     from sqlmem.embed import Embedder
-    from sqlmem.engine import Judge, Resolver, Summarize
+    from sqlmem.engine import Judge, LanguageModel, Resolver, Summarize
     from sqlmem.reranking import Reranker
 
 DURABILITIES = ("normal", "full")
@@ -88,6 +91,8 @@ def open(
     on_contradiction: ContradictionMode = "supersede",
     on_conflict: Callable[[Conflict], object] | None = None,
     resolver: Resolver | None = None,
+    llm: LanguageModel | None = None,
+    prompts: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> MemoryStore:
     """Open the store in the file at `path`, creating it where there is none; ":memory:" keeps it in memory.
@@ -116,6 +121,8 @@ def open(
     on_contradiction: "supersede" ends what a new fact contradicts; "ask" lets the new fact wait as proposed, and opens a
         conflict (see `store.conflicts`). on_conflict: called with each conflict, once it is stored.
     resolver: a callable (conflict, answers) -> texts, which turns answers to a conflict's questions into what is true.
+    llm: a callable from a prompt to a text, which extract() asks. It never makes remember() judge, nor recall() call a model.
+    prompts: texts in the place of the package's own (sqlmem/prompts), by name, with the same $names in them.
     clock: a callable that returns the current time as an aware datetime.
 
     A store may be shared by threads, and its file by processes. Raises InvalidArgument, NotFound, FileFormatError,
@@ -141,6 +148,8 @@ def open(
         on_contradiction=on_contradiction,
         on_conflict=on_conflict,
         resolver=resolver,
+        llm=llm,
+        prompts=prompts,
     )
     in_context = None if context_vectors is None else arguments.boolean("context_vectors", context_vectors)
     # Before a file is made: a model that is not there must not leave an empty one behind.
@@ -725,6 +734,39 @@ class MemoryStore:
             trash_days=trash_days,
         )
         return consolidation.consolidate(self._engine, chosen, summarize, progress)
+
+    def extract(
+        self,
+        session: str | None,
+        *,
+        user: str = "",
+        llm: LanguageModel | None = None,
+        tokens_a_call: int = 3_000,
+    ) -> ExtractionReport:
+        """Make memories of what was said in a session since the last time, and summarize it. Needs a language model.
+
+        The model reads the turns in calls of at most `tokens_a_call` tokens of turns, with some turns before, and says what
+        becomes of each statement beside the known memories that are nearest to it (`store.settings.extraction`): it is new,
+        known already, takes the place of others, ends them, or waits in a conflict about them. Statements are the user's, in no
+        session; `sources` names the turns that say them. What no turn bears out is dropped. The summary is a memory of the
+        kind "summary", seen from all sessions, whose next version follows the next time.
+
+        Models are asked outside of transactions; what they said is stored in one. If nothing was said since, no model is
+        asked. An answer that cannot be used is mended (by the extra `sqlmem[llm]`) or asked for once more; then CallbackError
+        is raised, nothing is changed, and the answer is kept for retry_failed(). Raises InvalidArgument, CallbackError,
+        EmbeddingError, Busy.
+        """
+        return extraction.extract(self._engine, session, user=user, llm=llm, tokens_a_call=tokens_a_call)
+
+    def failures(self, user: str | None = None) -> builtins.list[ExtractionFailure]:
+        """The sessions, of one user or all, that extract() could not read, with what the model had answered. Oldest first."""
+        return extraction.failed(self._engine, user)
+
+    def retry_failed(
+        self, user: str | None = None, *, llm: LanguageModel | None = None, tokens_a_call: int = 3_000
+    ) -> builtins.list[ExtractionReport]:
+        """Call extract() again for the sessions that it could not read, the oldest first. What fails again raises."""
+        return extraction.retry(self._engine, user, llm=llm, tokens_a_call=tokens_a_call)
 
     # -- undo ---------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ State = Literal["live", "superseded", "expired", "proposed", "ended", "trash"]
 EndReason = Literal["updated", "merged", "invalidated", "conflict_resolved", "system_correction"]
 ConflictStatus = Literal["pending", "failed", "resolved"]
 ContradictionMode = Literal["supersede", "ask"]
+Action = Literal["new", "duplicate", "update", "merge", "invalidate", "conflict"]
 Outcome = Literal["useful", "dead_end", "corrected"]
 
 KINDS: tuple[Kind, ...] = ("turn", "fact", "pinned", "summary")
@@ -337,6 +338,41 @@ class ConsolidationReport:
 
     def __len__(self) -> int:
         return len(self.facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionReport:
+    """What extract() did with a session.
+
+    `turns` were read, in `calls` of the model, whose answers had to be `mended` or asked for again (`retried`) so often.
+    `memory_ids` were stored, or wait in a conflict; `repeated` were known, `ended` are no longer true. `dropped` are statements
+    that no turn bears out, each cut to 200 characters.
+    """
+
+    session: str | None
+    turns: int
+    memory_ids: tuple[MemoryId, ...]
+    repeated: tuple[str, ...]
+    ended: tuple[str, ...]
+    dropped: tuple[str, ...]
+    summary_id: str | None
+    calls: int
+    mended: int
+    retried: int
+
+    def __len__(self) -> int:
+        return len(self.memory_ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionFailure:
+    """A session that extract() could not read: what was wrong with the model's answer, and that answer."""
+
+    user: str
+    session: str | None
+    error: str
+    answer: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

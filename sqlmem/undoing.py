@@ -10,8 +10,8 @@ from sqlmem.db import Database
 from sqlmem.engine import Engine
 from sqlmem.errors import NotFound
 from sqlmem.lifecycle import KEPT_UNDONE_MS
-from sqlmem.records import Undone
-from sqlmem.store import conflicts, feedback, keyword_index, memories, operations, states, vector_index
+from sqlmem.records import EndReason, Undone
+from sqlmem.store import conflicts, feedback, keyword_index, memories, operations, scopes, states, vector_index
 from sqlmem.store.operations import Call, Step
 from sqlmem.store.states import Place
 
@@ -75,8 +75,8 @@ def _back(db: Database, step: Step, until: int) -> None:
             states.propose(db, rowid, Place(*before))
         case ("resolve", conflict, _, _, _):
             conflicts.reopen(db, conflict)
-        case _:
-            raise AssertionError(f"no such step: {step}")
+        case ("extracted", scope, before, _):
+            scopes.set_extracted_to(db, scope, before)
 
 
 def _forth(db: Database, step: Step) -> None:
@@ -88,10 +88,7 @@ def _forth(db: Database, step: Step) -> None:
             states.release(db, [rowid], held="proposed")
             conflicts.reopen(db, conflict)
         case ("end", rowid, at, reason, by):
-            states.end(db, rowid, at=at, reason=reason, by=by, note=states.kept_note(db, rowid))
-            states.drop_notes(db, [rowid])
-            if by is not None:
-                states.link(db, rowid, by)
+            _end(db, rowid, at, reason, by)
         case ("trash", first, last, until):
             states.hold(db, range(first, last + 1), until)
         case ("seen", rowid):
@@ -103,8 +100,15 @@ def _forth(db: Database, step: Step) -> None:
             states.give_categories(db, rowid, categories)
         case ("resolve", conflict, resolution, results, at):
             conflicts.close(db, conflict, resolution, results, (), at)
-        case _:
-            raise AssertionError(f"no such step: {step}")
+        case ("extracted", scope, _, after):
+            scopes.set_extracted_to(db, scope, after)
+
+
+def _end(db: Database, rowid: int, at: int, reason: EndReason, by: int | None) -> None:
+    states.end(db, rowid, at=at, reason=reason, by=by, note=states.kept_note(db, rowid))
+    states.drop_notes(db, [rowid])
+    if by is not None:
+        states.link(db, rowid, by)
 
 
 def _memories(steps: Sequence[Step], *actions: str) -> list[int]:

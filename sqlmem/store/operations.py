@@ -19,6 +19,7 @@ Step = tuple[Any, ...]
 ("grade", rowid, feedback, outcome, at)           a grade was given
 ("accept", rowid, before, after, categories)      a proposal, which stood there before, took its place and got categories
 ("resolve", conflict, resolution, results, at)    a conflict was closed
+("extracted", scope, before, after)               a session's turns were read on from one number to another
 
 A place is (kind, scope, chain, version, created_at).
 """
@@ -70,7 +71,7 @@ def memories(step: Step) -> range:
     match step:
         case ("begin" | "trash", first, last, *_):
             return range(first, last + 1)
-        case ("resolve", *_):
+        case ("resolve" | "extracted", *_):
             return range(0)
         case _:
             return range(step[1], step[1] + 1)

@@ -20,6 +20,10 @@ _NEXT_TURN = "select next_turn from scope where id = :id"
 _TAKE_TURN = "update scope set next_turn = next_turn + 1 where id = :id returning next_turn - 1"
 _RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
 
+_EXTRACTED = "select extracted_to from scope where id = :id"
+_SET_EXTRACTED = "update scope set extracted_to = :turn where id = :id"
+_SUMMARY = "select summary from scope where id = :id"
+_SET_SUMMARY = "update scope set summary = :chain where id = :id"
 _MODE = "select on_contradiction from scope where user = :user and session is null"
 _SET_MODE = "update scope set on_contradiction = :mode where user = :user and session is null"
 
@@ -100,6 +104,28 @@ def take_turn(db: Database, scope_id: int) -> int:
 def raise_turn(db: Database, scope_id: int, turn: int) -> None:
     """Note that `turn` is taken, so that it is never given again."""
     db.execute(_RAISE_TURN, {"id": scope_id, "turn": turn})
+
+
+def extracted_to(db: Database, scope_id: int) -> int:
+    """The last turn that memories were made of, -1 before the first."""
+    turn: int = db.value(_EXTRACTED, {"id": scope_id})
+    return turn
+
+
+def set_extracted_to(db: Database, scope_id: int, turn: int) -> None:
+    """Note that memories were made of the turns up to this."""
+    db.execute(_SET_EXTRACTED, {"id": scope_id, "turn": turn})
+
+
+def summary(db: Database, scope_id: int) -> int | None:
+    """The chain of the session's summary."""
+    chain: int | None = db.value(_SUMMARY, {"id": scope_id})
+    return chain
+
+
+def set_summary(db: Database, scope_id: int, chain: int) -> None:
+    """Note which chain the session's summary is."""
+    db.execute(_SET_SUMMARY, {"id": scope_id, "chain": chain})
 
 
 def contradiction_mode(db: Database, user: str) -> ContradictionMode | None:
