@@ -80,7 +80,9 @@ def test_a_complete_wheel_passes(dev: Any, tmp_path: Path) -> None:
     dev.compare(archive(dev, tmp_path))
 
 
-@pytest.mark.parametrize("name", ["_sql/views.sql", "model.onnx", "py.typed", "conversation.json", "manifest.json", "prompts/extract.txt"])
+@pytest.mark.parametrize(
+    "name", ["_sql/views.sql", "model.onnx", "py.typed", "conversation.json", "manifest.json", "prompts/extract.txt"]
+)
 def test_a_wheel_that_lacks_a_file_is_refused(dev: Any, tmp_path: Path, name: str) -> None:
     with pytest.raises(dev.Failed, match=re.escape(name)):
         dev.compare(archive(dev, tmp_path, leave_out=name))
