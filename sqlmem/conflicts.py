@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -57,14 +56,10 @@ class Conflicts:
         """
         owner = None if user is None else arguments.name("user", user, empty=True)
         statuses = ("pending", "failed") if status is None else (_status(status),)
-        size = arguments.integer("limit", limit, least=1)
-        if size > LONGEST_PAGE:
-            raise InvalidArgument(f"limit must be at most {LONGEST_PAGE}, not {size}; use cursor for the rest")
-        before = None if cursor is None else _before(cursor)
         with self._engine.db.read():
-            found = rows.page(self._engine.db, owner, statuses, before=before, limit=size + 1)
-            items = tuple(_conflict(self._engine, row) for row in found[:size])
-        return ConflictPage(items=items, next_cursor=_cursor(found[size - 1]) if len(found) > size else None)
+            found, following = rows.page(self._engine.db, owner, statuses, limit=limit, cursor=cursor, longest=LONGEST_PAGE)
+            items = tuple(_conflict(self._engine, row) for row in found)
+        return ConflictPage(items=items, next_cursor=following)
 
     def get(self, id: str) -> Conflict:
         """One conflict, open or resolved. Raises NotFound."""
@@ -334,16 +329,3 @@ def _status(value: object) -> ConflictStatus:
         if value == known:
             return known
     raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, not {value!r}")
-
-
-def _cursor(row: Row) -> str:
-    return base64.urlsafe_b64encode(str(row.id).encode()).decode()
-
-
-def _before(cursor: object) -> int:
-    try:
-        if not isinstance(cursor, str):
-            raise ValueError("not a string")
-        return int(base64.urlsafe_b64decode(cursor))
-    except ValueError as error:
-        raise InvalidArgument(f"cursor must be a page's next_cursor, not {cursor!r}") from error

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlmem import arguments, lifecycle, revise
 from sqlmem.clock import cutoff_ms, days_ms
+from sqlmem.db import Database
 from sqlmem.engine import Engine
 from sqlmem.errors import InvalidArgument
 from sqlmem.lifecycle import Change, changing
@@ -59,11 +60,16 @@ def forget(
     with changing(engine.db, "forget", now) as change:
         rowids = lifecycle.selected(engine.db, chosen, ids=given, older_than=cutoff, superseded=flags[0])
         if derived_too:
-            rowids = [row[0] for row in engine.db.rows(_WITH_DERIVED, {"rowids": memories.array(rowids)})]
+            rowids = with_derived(engine.db, rowids)
         heads = _live_chains(engine, change, rowids) if revived else []
         count = change.forget(rowids) if until is None else _trash(engine, change, rowids, until)
         revise.resurrect(change, heads)
         return count
+
+
+def with_derived(db: Database, rowids: Sequence[int]) -> list[int]:
+    """These versions, and all of every memory that was made from one of them, and so on."""
+    return [row[0] for row in db.rows(_WITH_DERIVED, {"rowids": memories.array(rowids)})]
 
 
 def _trash(engine: Engine, change: Change, rowids: Sequence[int], until: int) -> int:

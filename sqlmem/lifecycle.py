@@ -218,6 +218,10 @@ class Change:
         """Note that a conflict was closed."""
         self._note(scope, "resolve", conflict, resolution, results, self.now)
 
+    def leave(self, user: str) -> None:
+        """Note nothing of what was done for a user who is no more."""
+        self._steps.pop(user, None)
+
     def write_down(self) -> None:
         """Keep the note of what was done, for each user whose memories it touched."""
         for user, steps in self._steps.items():

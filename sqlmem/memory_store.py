@@ -35,6 +35,7 @@ from sqlmem.categories import Categories
 from sqlmem.clock import Clock, read, system_clock
 from sqlmem.conflicts import Conflicts
 from sqlmem.errors import InvalidArgument
+from sqlmem.owners import Sessions, Users
 from sqlmem.records import (
     CheckReport,
     Conflict,
@@ -182,6 +183,8 @@ class MemoryStore:
         self.categories = Categories(engine_)
         self.conflicts = Conflicts(engine_)
         self.settings = Settings(engine_)
+        self.sessions = Sessions(engine_)
+        self.users = Users(engine_)
 
     # -- remember -----------------------------------------------------------------------------------------------------
 

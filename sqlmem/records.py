@@ -418,6 +418,63 @@ class RecallSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A conversation of a user: its live `turns`, and other live `memories` that are its own.
+
+    `last_at` is the time of its last turn, `extracted_to` the number of the last turn that extract() has read.
+    """
+
+    user: str
+    session: str
+    turns: int
+    memories: int
+    created_at: datetime
+    last_at: datetime | None
+    extracted_to: int | None
+    summary_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """An owner of memories: how many sessions and live memories, since when, and the time of the last memory."""
+
+    user: str
+    sessions: int
+    memories: int
+    created_at: datetime
+    last_at: datetime | None
+    on_contradiction: ContradictionMode | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage:
+    """Some sessions of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
+
+    items: tuple[Session, ...]
+    next_cursor: str | None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPage:
+    """Some users of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
+
+    items: tuple[User, ...]
+    next_cursor: str | None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
     """Which call undo() took back, or redo() did again: its verb, when it had ended, and the ids of what it had touched."""
 

@@ -220,3 +220,65 @@ def test_a_program_that_fails_changes_nothing(run: Run, program: str, code: int,
     assert (got, out) == (code, "")
     assert message in errors
     assert lines(run("turns", "--session", "s")) == ["user: we met", "user: again"]
+
+
+# -- users, sessions, extraction, settings ----------------------------------------------------------------------------
+
+
+def test_users_and_sessions_are_shown_and_deleted(run: Run) -> None:
+    for user, session in (("ana", "s"), ("ana", "t"), ("", "s")):
+        say(run, "hello", "--user", user, "--session", session, "--timestamp", "2026-01-02")
+    assert lines(run("sessions")) == [
+        "s: 1 turns, 0 memories, last 2026-01-02 00:00",
+        "t of ana: 1 turns, 0 memories, last 2026-01-02 00:00",
+        "s of ana: 1 turns, 0 memories, last 2026-01-02 00:00",
+    ]
+    assert lines(run("sessions", "--user", "ana", "--limit", "1"))[1].startswith("more: --cursor ")
+    assert lines(run("users"))[1] == "ana: 2 sessions, 2 memories, last 2026-01-02 00:00"
+    assert document(run("sessions", "get", "s", "--user", "ana", "--json"))["turns"] == 1
+    assert "last_at           2026-01-02T00:00:00.000Z" in lines(run("users", "get", "ana"))
+    assert done(run("sessions", "delete", "s", "--user", "ana")) == "forgotten: 1"
+    assert done(run("users", "delete", "ana")) == "forgotten: 1"
+    assert run("users", "get", "ana")[0] == 3
+    assert run("users", "delete")[0] == run("sessions", "list", "s")[0] == 2
+
+
+MODEL = """
+import json, sys
+prompt = sys.stdin.read()
+assert "I live in Porto" in prompt
+print("```json", json.dumps({"memories": [{"text": "The user lives in Porto", "turns": [0]}], "summary": "Porto."}), "```")
+"""
+
+
+def test_a_program_reads_a_session(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(MODEL, encoding="utf-8")
+    say(run, "I live in Porto", "--session", "s")
+    command = ("extract", "--session", "s", "--command", f'"{sys.executable}" "{script}"', "--embedder", "none")
+    first, id_ = lines(run(*command))
+    assert first == "1 turns, 1 calls: 1 memories, 0 known already, 0 ended"
+    assert document(run("get", id_.strip(), "--json"))["text"] == "The user lives in Porto"
+    assert lines(run(*command)) == ["0 turns, 0 calls: 0 memories, 0 known already, 0 ended"]
+    assert lines(run(*command, "--retry-failed")) == []
+    say(run, "and work there", "--session", "s")
+    script.write_text("print('no')", encoding="utf-8")
+    code, _, errors = run(*command)
+    assert (code, "could not be used, twice" in errors) == (1, True)
+
+
+def test_settings_are_set_and_carried(run: Run, path: Path) -> None:
+    say(run, "hello")
+    document(run("settings", "set", "extraction", "inclusion_instructions", "food", "what they like", "--json"))
+    document(run("settings", "set", "extraction", "similarity_top_k", "20", "--json"))
+    exported = done(run("settings"))
+    assert json.loads(exported)["extraction"]["inclusion_instructions"] == ["food", "what they like"]
+    assert json.loads(exported)["extraction"]["similarity_top_k"] == 20
+    assert json.loads(done(run("settings", "set", "recall", "keyword_weight", "0.25")))["recall"]["keyword_weight"] == 0.25
+    answered = process(str(path), "settings", "import", text=exported.encode())
+    assert (answered.returncode, json.loads(answered.stdout)) == (0, json.loads(exported))
+    assert process(str(path), "settings", "import", text=b"no").returncode == 2
+    for words in (["set"], ["set", "extraction"], ["set", "other", "a", "b"], ["export", "recall", "x"]):
+        assert run("settings", *words)[0] == 2
+    assert run("settings", "set", "extraction", "similarity_top_k", "9")[0] == 2
+    assert run("settings", "set", "extraction", "no_such", "9")[0] == 2

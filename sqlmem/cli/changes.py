@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
 from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlmem.cli import show, values
-from sqlmem.cli.command import Command, ids, metadata, pairs, read_text
+from sqlmem.cli.command import Command, ids, metadata, pairs, read_text, run_program, split_program
 from sqlmem.cli.parser import Usage
 
 if TYPE_CHECKING:
@@ -36,15 +34,6 @@ def _forget_ready(options: Namespace) -> None:
     chosen = (options.ids, options.kinds, options.where, options.superseded, options.all)
     if not any(chosen) and options.session is None and options.older_than is None:
         raise Usage("forget what? Give an ID, --session, --kind, --older-than, --where, --superseded or --all")
-
-
-def _consolidate_ready(options: Namespace) -> None:
-    try:
-        options.words = shlex.split(options.program)
-    except ValueError as error:
-        raise Usage(f"--command {options.program!r} is no command line: {error}") from error
-    if not options.words:
-        raise Usage("--command names no program")
 
 
 def _conflicts_ready(options: Namespace) -> None:
@@ -131,9 +120,7 @@ def _summarizer(words: list[str]) -> Callable[[list[dict[str, str]]], Any]:
     """Runs a program for each batch. What fails here reaches the user as the summarizer's error."""
 
     def summarize(turns: list[dict[str, str]]) -> Any:
-        asked = json.dumps(turns, ensure_ascii=False).encode()
-        answered = subprocess.run(words, input=asked, stdout=subprocess.PIPE, check=True)
-        return json.loads(answered.stdout)
+        return json.loads(run_program(words, json.dumps(turns, ensure_ascii=False)))
 
     return summarize
 
@@ -166,7 +153,7 @@ INVALIDATE = Command(run=_invalidate, lines=ids)
 ROLLBACK = Command(run=lambda store, options: store.rollback(options.id, options.version), lines=ids)
 CONFLICTS = Command(run=_conflicts, lines=show.conflicts, ready=_conflicts_ready, embeds=True)
 FORGET = Command(run=_forget, lines=pairs, ready=_forget_ready)
-CONSOLIDATE = Command(run=_consolidate, lines=show.consolidation, ready=_consolidate_ready, embeds=True)
+CONSOLIDATE = Command(run=_consolidate, lines=show.consolidation, ready=split_program, embeds=True)
 UNDO = Command(run=lambda store, options: store.undo(options.user), lines=show.undone)
 REDO = Command(run=lambda store, options: store.redo(options.user), lines=show.undone)
 CATEGORIES = Command(

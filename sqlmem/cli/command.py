@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -55,3 +57,18 @@ def ids(result: object) -> Iterator[str]:
 def pairs(result: dict[str, object]) -> Iterator[str]:
     """Names and values, one pair a line."""
     yield from (f"{name.replace('_', ' ')}: {value}" for name, value in result.items() if value is not None)
+
+
+def split_program(options: Namespace) -> None:
+    """Take --command apart, as a shell would, into `options.words`."""
+    try:
+        options.words = shlex.split(options.program)
+    except ValueError as error:
+        raise Usage(f"--command {options.program!r} is no command line: {error}") from error
+    if not options.words:
+        raise Usage("--command names no program")
+
+
+def run_program(words: list[str], given: str) -> str:
+    """What a program prints that gets `given` on standard input. Raises CalledProcessError, OSError, UnicodeDecodeError."""
+    return subprocess.run(words, input=given.encode(), stdout=subprocess.PIPE, check=True).stdout.decode()

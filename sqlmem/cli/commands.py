@@ -191,6 +191,39 @@ def _consolidate(command: argparse.ArgumentParser) -> None:
     embedder(command)
 
 
+def _extract(command: argparse.ArgumentParser) -> None:
+    _owner(command)
+    command.add_argument(
+        "--command",
+        required=True,
+        dest="program",
+        metavar="PROGRAM",
+        help="a language model: gets a prompt on standard input, and prints its answer",
+    )
+    command.add_argument("--tokens-a-call", type=int, default=3_000, metavar="N", help="of turns, in one prompt (3000)")
+    command.add_argument("--retry-failed", action="store_true", help="read the sessions whose answers could not be used")
+    embedder(command)
+
+
+def _groups(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("list", "get", "delete"), nargs="?", default="list")
+    command.add_argument("name", metavar="NAME", nargs="?", help="which one to print, or to delete with all that is its own")
+    command.add_argument("--limit", type=int, default=10, metavar="N", help="list: how many a page (10)")
+    command.add_argument("--cursor", help="list: the page's end that the last call printed")
+
+
+def _sessions(command: argparse.ArgumentParser) -> None:
+    _groups(command)
+    command.add_argument("--user", help="whose (list: everybody's; else the one without a name)")
+
+
+def _settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("export", "import", "set"), nargs="?", default="export")
+    command.add_argument("group", metavar="GROUP", nargs="?", help="set: extraction or recall")
+    command.add_argument("name", metavar="NAME", nargs="?", help="set: which setting")
+    command.add_argument("words", metavar="VALUE", nargs="*", help="set: its value, or all lines of a list")
+
+
 def _conflicts(command: argparse.ArgumentParser) -> None:
     command.add_argument("action", choices=("list", "get", "resolve", "mode"), nargs="?", default="list")
     command.add_argument("subject", metavar="ID", nargs="?", help="of a conflict; with mode: supersede, ask or default")
@@ -254,6 +287,10 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "conflicts": ("print contradictions that wait for an answer, or resolve one", _conflicts),
     "forget": ("delete memories, for good unless --trash-days is given", _forget),
     "consolidate": ("make facts of the old turns of a session by a program of yours", _consolidate),
+    "extract": ("make memories of what was said in a session, by a language model", _extract),
+    "settings": ("print, set or import what extract and recall are told; import reads JSON from standard input", _settings),
+    "sessions": ("print sessions, or delete one", _sessions),
+    "users": ("print users, or delete one", _groups),
     "undo": ("take back the last change of a user's memories", _user),
     "redo": ("do again what was undone last", _user),
     "categories": ("print and change categories, or which memories have them", _categories),

@@ -16,13 +16,18 @@ from sqlmem.records import (
     ConflictPage,
     ConsolidationReport,
     Explanation,
+    ExtractionReport,
     Memory,
     MemoryId,
     ModelInfo,
     Page,
     Recall,
+    Session,
+    SessionPage,
     Stats,
     Undone,
+    User,
+    UserPage,
 )
 
 _INDENT = " " * 7
@@ -206,6 +211,42 @@ def consolidation(result: ConsolidationReport) -> Iterator[str]:
     yield from map(visible, result.facts)
     empty = f", {result.empty_batches} of {result.batches} batches gave none" if result.empty_batches else ""
     yield f"{len(result)} facts of {len(result.turn_ids)} turns, {result.turns_removed} turns removed{empty}"
+
+
+def extractions(result: Iterable[ExtractionReport]) -> Iterator[str]:
+    """What became of each session that was read."""
+    for report in result:
+        counts = [f"{len(report)} memories", f"{len(report.repeated)} known already", f"{len(report.ended)} ended"]
+        counts += [f"{len(report.dropped)} dropped"] if report.dropped else []
+        counts += [f"{report.mended} answers mended"] if report.mended else []
+        counts += [f"{report.retried} asked again"] if report.retried else []
+        yield f"{report.turns} turns, {report.calls} calls: {', '.join(counts)}"
+        yield from (f"  {id_}" for id_ in report.memory_ids)
+
+
+def settings(result: dict[str, Any]) -> Iterator[str]:
+    """Settings as JSON, which import takes."""
+    yield json.dumps(result, ensure_ascii=False, indent=2)
+
+
+def groups(result: Session | User | SessionPage | UserPage | dict[str, object]) -> Iterator[str]:
+    """Users or sessions, one a line; one of them with all that is known; or how much was deleted."""
+    if isinstance(result, dict):
+        yield from (f"{name}: {value}" for name, value in result.items())
+    elif isinstance(result, Session | User):
+        yield from (f"{name:<18}{_word(value)}" for name, value in asdict(result).items() if value is not None)
+    else:
+        yield from map(_group, result.items)
+        if result.next_cursor is not None:
+            yield f"more: --cursor {result.next_cursor}"
+
+
+def _group(one: Session | User) -> str:
+    last = "" if one.last_at is None else f", last {one.last_at:%Y-%m-%d %H:%M}"
+    if isinstance(one, User):
+        return visible(f"{one.user or '(without a name)'}: {one.sessions} sessions, {one.memories} memories{last}")
+    owner = f" of {one.user}" if one.user else ""
+    return visible(f"{one.session}{owner}: {one.turns} turns, {one.memories} memories{last}")
 
 
 def undone(result: Undone) -> Iterator[str]:

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sqlmem.cli import changes, show, values
+from sqlmem.cli import changes, owners, show, values
 from sqlmem.cli.command import Command, ids, metadata, pairs, read_text
 from sqlmem.cli.parser import Usage
 from sqlmem.records import CheckReport, ContextBlock
@@ -158,6 +158,10 @@ COMMANDS = {
     "conflicts": changes.CONFLICTS,
     "forget": changes.FORGET,
     "consolidate": changes.CONSOLIDATE,
+    "extract": owners.EXTRACT,
+    "settings": owners.SETTINGS,
+    "sessions": owners.SESSIONS,
+    "users": owners.USERS,
     "undo": changes.UNDO,
     "redo": changes.REDO,
     "categories": changes.CATEGORIES,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from sqlmem import pages
 from sqlmem.db import Database
 from sqlmem.records import ConflictStatus, Question
 from sqlmem.store.memories import array
@@ -83,10 +84,12 @@ def by_name(db: Database, name: str) -> Row | None:
     return None if row is None else Row(*row)
 
 
-def page(db: Database, user: str | None, statuses: Sequence[str], *, before: int | None, limit: int) -> list[Row]:
-    """Conflicts, the newest first, older than the one numbered `before`."""
-    bound = {"user": user, "statuses": array(statuses), "before": before, "limit": limit}
-    return [Row(*row) for row in db.rows(_LIST, bound)]
+def page(
+    db: Database, user: str | None, statuses: Sequence[str], *, limit: object, cursor: object, longest: int
+) -> tuple[list[Row], str | None]:
+    """Conflicts, the newest first, and the cursor for those after them. Raises InvalidArgument."""
+    found, following = pages.read(db, _LIST, {"user": user, "statuses": array(statuses)}, limit, cursor, longest)
+    return [Row(*row) for row in found], following
 
 
 def members(db: Database, id_: int) -> list[tuple[int, str | None]]:

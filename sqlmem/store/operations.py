@@ -43,6 +43,7 @@ delete from operation
     select call from operation where user = :user group by call order by max(id) desc limit 1 offset :kept)
 """
 _UNDONE = "select steps from operation where user = :user and state = 'undone'"
+_DROP_ALL = "delete from operation where user = :user"
 _FORGET_UNDONE = "delete from operation where user = :user and state = 'undone'"
 
 
@@ -82,6 +83,11 @@ def extended(last: Step | None, step: Step) -> Step | None:
     if last is None or step[0] not in ("begin", "trash") or last[0] != step[0] or last[3:] != step[3:]:
         return None
     return (last[0], last[1], *step[2:]) if last[2] + 1 == step[1] else None
+
+
+def drop(db: Database, user: str) -> None:
+    """Forget all of a user's calls."""
+    db.execute(_DROP_ALL, {"user": user})
 
 
 def newest(db: Database, user: str) -> Call | None:
