@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sqlmem import arguments, clock, engine, revise
+from sqlmem.asking import Asker
 from sqlmem.clock import from_ms
-from sqlmem.engine import Engine
+from sqlmem.engine import Engine, Resolver
 from sqlmem.errors import CallbackError, ConflictError, InvalidArgument, NotFound
 from sqlmem.judging import Contradiction
 from sqlmem.lifecycle import Change, End, changing
@@ -246,11 +248,11 @@ def _fitting(conflict: Conflict, answers: object) -> dict[str, str]:
 
 def _resolved(engine_: Engine, row: Row, conflict: Conflict, given: Mapping[str, str]) -> tuple[str, ...]:
     """The texts that the resolver makes of the answers; if it fails, the conflict says so."""
-    resolver = engine_.options.resolver
+    resolver = engine_.options.resolver or _by_model(engine_)
     if resolver is None:
         raise InvalidArgument(
-            f"answers to questions need a resolver, and this store was opened without one; answer {', '.join(ANSWERS)}, or "
-            "give a text of your own"
+            "answers to questions need a resolver or a language model, and this store was opened without one; answer "
+            f"{', '.join(ANSWERS)}, or give a text of your own"
         )
     try:
         made = resolver(conflict, given)
@@ -262,6 +264,29 @@ def _resolved(engine_: Engine, row: Row, conflict: Conflict, given: Mapping[str,
         with engine_.db.write():
             rows.fail(engine_.db, row.id, said)
         raise CallbackError(f"the resolver failed: {said}; the conflict {row.name} can be resolved still") from error
+
+
+def _by_model(engine_: Engine) -> Resolver | None:
+    """A resolver that asks the store's language model, if it has one."""
+    if engine_.options.llm is None:
+        return None
+    asker = Asker(engine_, engine_.options.llm)
+
+    def resolve(conflict: Conflict, answers: Mapping[str, str]) -> Any:
+        said = [{"question": question, "answer": answer} for question, answer in answers.items()]
+        return asker.ask(
+            "resolve",
+            "texts",
+            remembered="\n".join(_quoted(memory.text) for memory in conflict.conflicting),
+            new=_quoted("" if conflict.proposed is None else conflict.proposed.text),
+            answers="\n".join(json.dumps(one, ensure_ascii=False) for one in said),
+        )["texts"]
+
+    return resolve
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _codes(engine_: Engine, texts: Sequence[str]) -> tuple[Codes, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlmem import arguments, conflicts, facts, ingest
+from sqlmem.asking import Asker
 from sqlmem.clock import cutoff_ms, days_ms, from_ms
 from sqlmem.engine import Engine, Summarize
 from sqlmem.errors import Busy, CallbackError, InvalidArgument, SqlmemError
@@ -84,8 +87,10 @@ def plan(
     return chosen
 
 
-def consolidate(engine: Engine, chosen: Plan, summarize: Summarize, progress: Progress | None) -> ConsolidationReport:
+def consolidate(engine: Engine, chosen: Plan, summarize: Summarize | None, progress: Progress | None) -> ConsolidationReport:
     """Make facts of a session's old turns, the oldest first."""
+    if summarize is None:
+        summarize = _by_model(engine)
     if not callable(summarize):
         raise InvalidArgument(f"summarize must be a callable that makes facts of turns, not {summarize!r}")
     if progress is not None and not callable(progress):
@@ -98,6 +103,19 @@ def consolidate(engine: Engine, chosen: Plan, summarize: Summarize, progress: Pr
         if progress is not None:
             progress(len(run.turn_ids) + run.passed, run.total)
     return run.report()
+
+
+def _by_model(engine: Engine) -> Summarize:
+    """A summarizer that asks the store's language model."""
+    if engine.options.llm is None:
+        raise InvalidArgument("consolidate() needs a summarizer, or a store that was opened with llm=…")
+    asker = Asker(engine, engine.options.llm)
+
+    def summarize(turns: list[dict[str, str]]) -> Any:
+        lines = "\n".join(json.dumps(turn, ensure_ascii=False) for turn in turns)
+        return asker.ask("summarize", "facts", turns=lines)["facts"]
+
+    return summarize
 
 
 class _Run:

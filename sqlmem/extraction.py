@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlmem import arguments, clock, conflicts, facts, ingest, judging, settings
+from sqlmem import arguments, asking, clock, conflicts, facts, ingest, judging, settings
+from sqlmem.asking import Asker, Unread
 from sqlmem.clock import from_ms
 from sqlmem.engine import Engine, LanguageModel
-from sqlmem.errors import Busy, InvalidArgument
+from sqlmem.errors import Busy
 from sqlmem.facts import Prepared
 from sqlmem.ingest import Item
 from sqlmem.lifecycle import Change, End, changing
-from sqlmem.reading import Candidate, Decision, Reader, Reading, Unread
+from sqlmem.reading import Candidate, Decision, Reader, Reading
 from sqlmem.records import ExtractionFailure, ExtractionReport, MemoryId, Verdict
 from sqlmem.store import failures, keyword_index, memories, scopes, vector_index
 from sqlmem.store.memories import NewMemory, Stored
@@ -58,7 +59,7 @@ def extract(
     tokens_a_call: object,
 ) -> ExtractionReport:
     """Make memories of the turns of a session that were not read yet."""
-    model = _model(engine, llm)
+    model = asking.model(engine, llm, "extract()")
     owner = arguments.name("user", user, empty=True)
     name = None if session is None else arguments.name("session", session)
     budget = arguments.integer("tokens_a_call", tokens_a_call, least=1)
@@ -110,7 +111,7 @@ def _round(engine: Engine, model: LanguageModel, user: str, session: str | None,
     except Unread as failure:
         with engine.db.write():
             failures.add(engine.db, scope.id, str(failure), _storable(failure.answer), engine.now())
-        raise
+        raise Unread(f"{failure}; the answer is kept, and retry_failed() asks again", failure.answer) from failure
     codes = _codes(engine, reading_.summary)
     with changing(engine.db, "extract", engine.now()) as change:
         if not _still(engine, change, scope, after, turns, items, prepared):
@@ -121,7 +122,7 @@ def _round(engine: Engine, model: LanguageModel, user: str, session: str | None,
         failures.drop(engine.db, scope.id)
     for stored in outcome.ids:
         conflicts.announce(engine, stored)
-    return _report(session, turns, reading_, outcome)
+    return _report(session, turns, reading_, outcome, reader.asker)
 
 
 def _compared(engine: Engine, items: Sequence[Item], top_k: int) -> dict[int, Prepared]:
@@ -276,16 +277,9 @@ def _storable(answer: str) -> str:
     return answer.encode("utf-8", "replace").decode().replace("\0", "")
 
 
-def _model(engine: Engine, given: object) -> LanguageModel:
-    model = engine.options.llm if given is None else given
-    if model is None:
-        raise InvalidArgument("extract() needs a language model, and there is none: open(..., llm=…) or extract(..., llm=…)")
-    if not callable(model):
-        raise InvalidArgument(f"llm must be a callable from a prompt to a text, not {model!r:.200}")
-    return model
-
-
-def _report(session: str | None, turns: Sequence[Stored], reading_: Reading, outcome: Outcome) -> ExtractionReport:
+def _report(
+    session: str | None, turns: Sequence[Stored], reading_: Reading, outcome: Outcome, asker: Asker | None = None
+) -> ExtractionReport:
     return ExtractionReport(
         session=session,
         turns=len(turns),
@@ -294,7 +288,7 @@ def _report(session: str | None, turns: Sequence[Stored], reading_: Reading, out
         ended=tuple(outcome.ended),
         dropped=tuple(reading_.dropped),
         summary_id=outcome.summary,
-        calls=reading_.calls,
-        mended=reading_.mended,
-        retried=reading_.retried,
+        calls=0 if asker is None else asker.calls,
+        mended=0 if asker is None else asker.mended,
+        retried=0 if asker is None else asker.retried,
     )

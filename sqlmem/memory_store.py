@@ -122,7 +122,8 @@ def open(
     on_contradiction: "supersede" ends what a new fact contradicts; "ask" lets the new fact wait as proposed, and opens a
         conflict (see `store.conflicts`). on_conflict: called with each conflict, once it is stored.
     resolver: a callable (conflict, answers) -> texts, which turns answers to a conflict's questions into what is true.
-    llm: a callable from a prompt to a text, which extract() asks. It never makes remember() judge, nor recall() call a model.
+    llm: a callable from a prompt to a text, which extract() asks, consolidate() without a summarizer, and answers to a
+        conflict's questions without a resolver. It never makes remember() judge, nor recall() call a model.
     prompts: texts in the place of the package's own (sqlmem/prompts), by name, with the same $names in them.
     clock: a callable that returns the current time as an aware datetime.
 
@@ -692,7 +693,7 @@ class MemoryStore:
     def consolidate(
         self,
         session: str | None,
-        summarize: Summarize,
+        summarize: Summarize | None = None,
         *,
         user: str = "",
         keep_recent: int = 6,
@@ -708,7 +709,7 @@ class MemoryStore:
         """Make facts of the old turns of a session (None: of those outside of any), and take these turns away.
 
         summarize: a callable from turns, each {"role", "text", "ts"}, oldest first, to a list of texts. It is called outside of
-            transactions with up to `batch_turns` turns at a time.
+            transactions with up to `batch_turns` turns at a time. None asks the store's language model (`llm=`).
         keep_recent, older_than: the last turns stay, so many; of the others those older than a number of days, or a datetime.
         pinned: the facts become pins.
         delete: False writes nothing and shows in the report what would be stored.

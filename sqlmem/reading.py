@@ -1,4 +1,4 @@
-"""What a language model reads in turns, and what it says becomes of it: asked, checked, asked once more, or given up."""
+"""What a language model reads in turns, and what it says becomes of it, checked part by part."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from sqlmem import answers, arguments, prompting
+from sqlmem import arguments
 from sqlmem import text as texts
+from sqlmem.asking import Asker
 from sqlmem.clock import from_ms
 from sqlmem.engine import Engine, LanguageModel
-from sqlmem.errors import CallbackError, InvalidArgument, SqlmemError
+from sqlmem.errors import InvalidArgument
 from sqlmem.ingest import Item
 from sqlmem.judging import Near
 from sqlmem.records import Action, ContradictionMode, ExtractionSettings
@@ -26,14 +27,6 @@ OVERLAP = 3
 _CATEGORIES = "select name, description from category order by name"
 # A context block that was pasted into a turn: what it says is remembered already.
 _BLOCK = re.compile(r"^(?:Pinned facts|Recent conversation|Relevant memories):\n(?:.+\n?)*\n?", re.MULTILINE)
-
-
-class Unread(CallbackError):
-    """A session could not be read: the model's `answer` could not be used, twice. Nothing was lost; the answer is kept."""
-
-    def __init__(self, message: str, answer: str) -> None:
-        super().__init__(message)
-        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +58,6 @@ class Reading:
     candidates: list[Candidate] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     summary: str = ""
-    calls: int = 0
-    mended: int = 0
-    retried: int = 0
 
 
 class Reader:
@@ -75,7 +65,8 @@ class Reader:
 
     def __init__(self, engine: Engine, model: LanguageModel, settings: ExtractionSettings) -> None:
         self.settings = settings
-        self._engine, self._model = engine, model
+        self.asker = Asker(engine, model)
+        self._engine = engine
         self._reading = Reading()
         self._categories = {row[0]: row[1] for row in engine.db.rows(_CATEGORIES)}
 
@@ -83,7 +74,7 @@ class Reader:
         """What the turns say, in as many calls as the budget of tokens for the turns of one demands."""
         self._reading.summary = summary
         for batch in self._batches(turns, budget):
-            answer = self._asked("memories", self._question(batch, before))
+            answer = self.asker.ask("extract", "memories", **self._question(batch, before))
             self._take(answer, {turn.turn: turn for turn in batch if turn.turn is not None})
             before = batch[-OVERLAP:]
         return self._reading
@@ -94,7 +85,7 @@ class Reader:
         if not asked:
             return {}
         cases = "\n\n".join(_case(place, items[place].text, found) for place, found in asked.items())
-        answer = self._asked("decisions", prompting.fill(self._engine.options.prompts, "decide", cases=cases))
+        answer = self.asker.ask("decide", "decisions", cases=cases)
         decisions: dict[int, Decision] = {}
         for given in _list(answer.get("decisions")):
             place = _number(given.get("statement"))
@@ -114,48 +105,15 @@ class Reader:
             total += tokens
         yield batch
 
-    def _question(self, turns: Sequence[Stored], before: Sequence[Stored]) -> str:
+    def _question(self, turns: Sequence[Stored], before: Sequence[Stored]) -> dict[str, str]:
         categories = "\n".join(f"- {name}: {said}" if said else f"- {name}" for name, said in self._categories.items())
-        return prompting.fill(
-            self._engine.options.prompts,
-            "extract",
-            categories=categories or "(none)",
-            instructions=_instructions(self.settings),
-            summary=self._reading.summary or "(none)",
-            before=_lines(before) or "(none)",
-            turns=_lines(turns),
-        )
-
-    def _asked(self, key: str, question: str) -> dict[str, Any]:
-        """The model's answer; asked once more if it cannot be used. Raises Unread, CallbackError."""
-        said = self._call(question)
-        try:
-            return self._counted(answers.read(said, key))
-        except answers.Unusable as error:
-            self._reading.retried += 1
-            again = prompting.fill(self._engine.options.prompts, "again", error=str(error))
-            said = self._call(f"{question}\n{again}")
-        try:
-            return self._counted(answers.read(said, key))
-        except answers.Unusable as error:
-            raise Unread(
-                f"the model's answer could not be used, twice: {error}; nothing was changed, the answer is kept, and "
-                "retry_failed() asks again",
-                str(said),
-            ) from error
-
-    def _call(self, prompt: str) -> str:
-        self._reading.calls += 1
-        try:
-            return self._model(prompt)
-        except SqlmemError:
-            raise
-        except Exception as error:
-            raise CallbackError(f"the model raised {type(error).__name__}: {error}; nothing was changed") from error
-
-    def _counted(self, answer: answers.Answer) -> dict[str, Any]:
-        self._reading.mended += answer.mended
-        return answer.value
+        return {
+            "categories": categories or "(none)",
+            "instructions": _instructions(self.settings),
+            "summary": self._reading.summary or "(none)",
+            "before": _lines(before) or "(none)",
+            "turns": _lines(turns),
+        }
 
     def _take(self, answer: Mapping[str, Any], turns: Mapping[int, Stored]) -> None:
         for given in _list(answer.get("memories")):

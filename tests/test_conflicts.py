@@ -422,3 +422,21 @@ def test_a_resolver_may_use_the_store(open_store: OpenStore, clock: MovableClock
     with pytest.raises(sqlmem.ConflictError, match="has changed"):
         store.conflicts.resolve(asked.id, {QUESTION: "neither"})
     assert live(store) == ["Kim drinks cold tea"]
+
+
+def test_the_store_s_language_model_serves_as_resolver(open_store: OpenStore, clock: MovableClock) -> None:
+    prompts: list[str] = []
+
+    def llm(prompt: str) -> str:
+        prompts.append(prompt)
+        return '```json\n{"texts": ["Kim drinks water"]}\n```'
+
+    asked = Asked(open_store(judge=with_question, on_contradiction="ask", llm=llm), clock)
+    asked.store.conflicts.resolve(asked.id, {QUESTION: "neither"})
+    assert live(asked.store) == ["Kim drinks water"]
+    for part in (
+        'Remembered:\n"Kim drinks tea"',
+        'New:\n"Kim drinks rum"',
+        f'{{"question": "{QUESTION}", "answer": "neither"}}',
+    ):
+        assert part in prompts[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -399,3 +400,29 @@ def test_a_judge_that_fails_leaves_the_batch(open_store: OpenStore, clock: Movab
         chat.consolidate("s", lambda turns: ["Ben drinks milk", "Ana drinks water"])
     assert len(numbers(chat)) == 10
     assert chat.stats().live["fact"] == 1
+
+
+def test_the_store_s_language_model_serves_as_summarizer(open_store: OpenStore, clock: MovableClock) -> None:
+    prompts: list[str] = []
+
+    def llm(prompt: str) -> str:
+        prompts.append(prompt)
+        return "Here you are: " + json.dumps({"facts": ["Ana has a dog", "Ana has a dog"]})
+
+    chat = _filled(open_store(llm=llm), clock)
+    report = chat.consolidate("s", keep_recent=8)
+    assert (report.facts, report.turns_removed) == (("Ana has a dog",), 2)
+    assert prompts[0].endswith(
+        'Turns:\n{"role": "user", "text": "turn 0", "ts": "2026-03-01T12:00:00+00:00"}\n'
+        '{"role": "assistant", "text": "turn 1", "ts": "2026-03-02T12:00:00+00:00"}\n'
+    )
+
+
+@pytest.mark.parametrize("answer", ["I cannot do that.", '{"facts": "none"}', '{"facts": [7]}', ""])
+def test_a_language_model_that_fails_loses_no_turn(open_store: OpenStore, clock: MovableClock, answer: str) -> None:
+    chat = _filled(open_store(llm=lambda prompt: answer), clock)
+    with pytest.raises(sqlmem.CallbackError):
+        chat.consolidate("s")
+    assert len(numbers(chat)) == 10
+    with pytest.raises(sqlmem.InvalidArgument, match=r"needs a summarizer, or a store that was opened with llm=…"):
+        _filled(open_store(), clock).consolidate("s")
