@@ -7,6 +7,11 @@ create table scope (
     next_turn  integer not null default 0,             -- high-water mark: the number of the next turn, never lowered
     extracted_to integer not null default -1,          -- the last turn that memories were made of; -1: none yet
     summary    integer,                                -- chain of the session's summary, a memory of the user's own scope
+    status     text    check (status in ('pending', 'processing', 'processed', 'failed')),  -- of a session that was created as one
+    metadata   text    not null default '{}' check (json_valid(metadata)),
+    idle_ms    integer,                                -- so long after its last turn it is due to be processed
+    lease_until integer,                               -- until then somebody processes it
+    processed_at integer,
     on_contradiction text check (on_contradiction in ('supersede', 'ask')),  -- of a user's own scope; null: as the store says
     created_at integer not null
 ) strict;

@@ -57,15 +57,16 @@ def extract(
     user: object,
     llm: object,
     tokens_a_call: object,
+    close: bool = False,
 ) -> ExtractionReport:
-    """Make memories of the turns of a session that were not read yet."""
+    """Make memories of the turns of a session that were not read yet; `close` notes that it was processed."""
     model = asking.model(engine, llm, "extract()")
     owner = arguments.name("user", user, empty=True)
     name = None if session is None else arguments.name("session", session)
     budget = arguments.integer("tokens_a_call", tokens_a_call, least=1)
     engine.db.require_writable()
     for _ in range(ROUNDS):
-        report = _round(engine, model, owner, name, budget)
+        report = _round(engine, model, owner, name, budget, close)
         if report is not None:
             return report
     raise Busy(
@@ -87,10 +88,18 @@ def failed(engine: Engine, user: object) -> list[ExtractionFailure]:
 def retry(engine: Engine, user: object, *, llm: object, tokens_a_call: object) -> list[ExtractionReport]:
     """Read again the sessions that could not be read."""
     engine.db.require_writable()
-    return [extract(engine, one.session, user=one.user, llm=llm, tokens_a_call=tokens_a_call) for one in failed(engine, user)]
+    return [_again(engine, one, llm, tokens_a_call) for one in failed(engine, user)]
 
 
-def _round(engine: Engine, model: LanguageModel, user: str, session: str | None, budget: int) -> ExtractionReport | None:
+def _again(engine: Engine, one: ExtractionFailure, llm: object, tokens_a_call: object) -> ExtractionReport:
+    scope = scopes.find(engine.db, one.user, one.session)
+    close = scope is not None and scopes.status(engine.db, scope.id) == "failed"
+    return extract(engine, one.session, user=one.user, llm=llm, tokens_a_call=tokens_a_call, close=close)
+
+
+def _round(
+    engine: Engine, model: LanguageModel, user: str, session: str | None, budget: int, close: bool
+) -> ExtractionReport | None:
     scope = scopes.find(engine.db, user, session)
     if scope is None:
         return _report(session, [], Reading(), Outcome())
@@ -101,6 +110,9 @@ def _round(engine: Engine, model: LanguageModel, user: str, session: str | None,
         before = [Stored(*row) for row in engine.db.rows(_BEFORE, {**bound, "count": BEFORE})]
         summary = _summary(engine, scope)
     if not turns:
+        if close:
+            with engine.db.write():
+                scopes.processed(engine.db, scope.id, engine.now())
         return _report(session, [], Reading(), Outcome())
     reader = Reader(engine, model, settings.extraction(engine.db))
     try:
@@ -120,6 +132,8 @@ def _round(engine: Engine, model: LanguageModel, user: str, session: str | None,
         outcome.summary = _summarize(engine, change, scope, summary, reading_.summary, turns, codes)
         change.extracted(scope.id, turns[-1].turn or 0)
         failures.drop(engine.db, scope.id)
+        if close:
+            scopes.processed(engine.db, scope.id, change.now)
     for stored in outcome.ids:
         conflicts.announce(engine, stored)
     return _report(session, turns, reading_, outcome, reader.asker)

@@ -14,6 +14,7 @@ EndReason = Literal["updated", "merged", "invalidated", "conflict_resolved", "sy
 ConflictStatus = Literal["pending", "failed", "resolved"]
 ContradictionMode = Literal["supersede", "ask"]
 Action = Literal["new", "duplicate", "update", "merge", "invalidate", "conflict"]
+SessionStatus = Literal["pending", "processing", "processed", "failed"]
 Outcome = Literal["useful", "dead_end", "corrected"]
 
 KINDS: tuple[Kind, ...] = ("turn", "fact", "pinned", "summary")
@@ -421,7 +422,8 @@ class RecallSettings:
 class Session:
     """A conversation of a user: its live `turns`, and other live `memories` that are its own.
 
-    `last_at` is the time of its last turn, `extracted_to` the number of the last turn that extract() has read.
+    `last_at` is the time of its last turn, `extracted_to` the number of the last turn that extract() has read. `status` is None
+    for a session that was not created as one, which stays open.
     """
 
     user: str
@@ -432,6 +434,9 @@ class Session:
     last_at: datetime | None
     extracted_to: int | None
     summary_id: str | None
+    status: SessionStatus | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    processed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sqlmem.db import Database
-from sqlmem.records import ContradictionMode, Kind
+from sqlmem.errors import InvalidArgument
+from sqlmem.records import ContradictionMode, Kind, SessionStatus
 
 _FIND = "select id, session from scope where user = :user and coalesce(session, '') in ('', :session)"
 _ADD = "insert into scope (user, session, created_at) values (:user, :session, :now) returning id"
@@ -17,8 +18,25 @@ _SHARE = "select (select count(*) from scope where user = :user) * 1.0 / count(*
 _NAMED = "select user, session from scope where id = :id"
 _USER = "select user from scope where id = :id"
 _NEXT_TURN = "select next_turn from scope where id = :id"
-_TAKE_TURN = "update scope set next_turn = next_turn + 1 where id = :id returning next_turn - 1"
-_RAISE_TURN = "update scope set next_turn = max(next_turn, :turn + 1) where id = :id"
+_OPEN = "(status is null or status = 'pending')"
+_TAKE_TURN = f"update scope set next_turn = next_turn + 1 where id = :id and {_OPEN} returning next_turn - 1"
+_RAISE_TURN = f"update scope set next_turn = max(next_turn, :turn + 1) where id = :id and {_OPEN} returning next_turn"
+_STATUS = "select status from scope where id = :id"
+_CREATE = "update scope set status = 'pending', metadata = :metadata, idle_ms = :idle_ms where id = :id"
+_DESCRIBE = "update scope set metadata = :metadata where id = :id"
+_LEASE = """
+update scope set status = 'processing', lease_until = :until
+ where id = :id and (status in ('pending', 'failed') or status = 'processing' and lease_until <= :now) returning id
+"""
+_PROCESSED = "update scope set status = 'processed', lease_until = null, processed_at = :now where id = :id"
+_FAILED = "update scope set status = 'failed', lease_until = null where id = :id and status = 'processing'"
+_DUE = """
+select s.user, s.session from scope s
+ where (s.status = 'pending' or s.status = 'processing' and s.lease_until <= :now) and (:user is null or s.user = :user)
+   and s.idle_ms <= :now - max(
+        s.created_at, coalesce((select max(created_at) from memory where scope = s.id and kind = 'turn'), 0))
+ order by s.id
+"""
 
 _EXTRACTED = "select extracted_to from scope where id = :id"
 _SET_EXTRACTED = "update scope set extracted_to = :turn where id = :id"
@@ -96,14 +114,60 @@ def next_turn(db: Database, scope_id: int) -> int:
 
 
 def take_turn(db: Database, scope_id: int) -> int:
-    """The number for the next turn, which from now on is taken."""
-    number: int = db.value(_TAKE_TURN, {"id": scope_id})
-    return number
+    """The number for the next turn, which from now on is taken. Raises InvalidArgument if the session takes no more."""
+    row = db.row(_TAKE_TURN, {"id": scope_id})
+    if row is None:
+        raise _closed(db, scope_id)
+    return int(row[0])
 
 
 def raise_turn(db: Database, scope_id: int, turn: int) -> None:
-    """Note that `turn` is taken, so that it is never given again."""
-    db.execute(_RAISE_TURN, {"id": scope_id, "turn": turn})
+    """Note that `turn` is taken, so that it is never given again. Raises InvalidArgument if the session takes no more."""
+    if db.row(_RAISE_TURN, {"id": scope_id, "turn": turn}) is None:
+        raise _closed(db, scope_id)
+
+
+def _closed(db: Database, scope_id: int) -> InvalidArgument:
+    user, session = named(db, scope_id)
+    return InvalidArgument(
+        f"the session {session!r} of user {user!r} is {status(db, scope_id)}, and takes no more turns; nothing was written"
+    )
+
+
+def status(db: Database, scope_id: int) -> SessionStatus | None:
+    """Where a session stands that was created as one; None for others."""
+    held: SessionStatus | None = db.value(_STATUS, {"id": scope_id})
+    return held
+
+
+def create(db: Database, scope_id: int, *, metadata: str, idle_ms: int) -> None:
+    """Make a session of a scope, which is due to be processed so long after its last turn."""
+    db.execute(_CREATE, {"id": scope_id, "metadata": metadata, "idle_ms": idle_ms})
+
+
+def describe(db: Database, scope_id: int, metadata: str) -> None:
+    """Replace a session's metadata."""
+    db.execute(_DESCRIBE, {"id": scope_id, "metadata": metadata})
+
+
+def lease(db: Database, scope_id: int, now: int, until: int) -> bool:
+    """Begin to process a session; False if somebody else does, or it is processed."""
+    return db.row(_LEASE, {"id": scope_id, "now": now, "until": until}) is not None
+
+
+def processed(db: Database, scope_id: int, now: int) -> None:
+    """Note that a session was processed."""
+    db.execute(_PROCESSED, {"id": scope_id, "now": now})
+
+
+def failed(db: Database, scope_id: int) -> None:
+    """Note that processing a session failed."""
+    db.execute(_FAILED, {"id": scope_id})
+
+
+def due(db: Database, user: str | None, now: int) -> list[tuple[str, str]]:
+    """User and session of those that wait to be processed."""
+    return [(row[0], row[1]) for row in db.rows(_DUE, {"user": user, "now": now})]
 
 
 def extracted_to(db: Database, scope_id: int) -> int:
