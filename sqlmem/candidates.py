@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlmem import ranking
 from sqlmem.encoding import Encoder
 from sqlmem.engine import Engine
+from sqlmem.planning import Beside, Planning
 from sqlmem.ranking import Candidate, Space
 from sqlmem.search import keywords
 from sqlmem.search.filters import Condition
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from sqlmem.store.models import Model
 
-Strategy = Literal["low_latency", "balanced"]
-STRATEGIES: tuple[Strategy, ...] = ("low_latency", "balanced")
+Strategy = Literal["low_latency", "balanced", "agentic", "auto"]
+STRATEGIES: tuple[Strategy, ...] = ("low_latency", "balanced", "agentic", "auto")
 
 Vectors = Mapping[str, "NDArray[np.float32]"]
 """A question's unit vector by model name."""
@@ -34,6 +35,8 @@ class Encoded:
 
     encoder: Encoder | None
     vectors: Vectors
+    planning: Planning | None = None
+    beside: tuple[tuple[Beside, Vectors], ...] = ()
 
 
 # How much the vector of a turn in its context counts beside the vector of its own text.
@@ -71,7 +74,7 @@ class Relevant(NamedTuple):
         return {name: ranks[self.stored.rowid] for name, ranks in self.places.items() if self.stored.rowid in ranks}
 
 
-def gather(engine: Engine, query: str, strategy: Strategy, encoded: Encoded, condition: Condition, size: int) -> Pool:
+def gather(engine: Engine, query: str, strategy: str, encoded: Encoded, condition: Condition, size: int) -> Pool:
     """The best `size` of each search. Use it inside a read."""
     db, vectors = engine.db, encoded.vectors
     words = keywords.asked(db, "" if strategy == "low_latency" else query, engine.frequencies)
@@ -102,6 +105,29 @@ def relevant(engine: Engine, query: str, pool: Pool, bonus: Mapping[int, float])
         bounded = min(1.0, max(0.0, shares.get(rowid, above)))
         found[rowid] = Relevant(candidate.stored, bounded, joint[rowid], norm[rowid], pool.places)
     return found
+
+
+def joined(found: Mapping[int, Relevant], beside: Sequence[tuple[Beside, Mapping[int, Relevant]]]) -> dict[int, Relevant]:
+    """What a question and the searches beside it found, as one: by what the question gives it, and the best of each kind.
+
+    joint = norm + the sum over the kinds of weight * best norm; stretched to 0..1 again.
+    """
+    joint = {rowid: item.norm for rowid, item in found.items()}
+    known = dict(found)
+    places: dict[str, Mapping[int, int]] = dict(next(iter(found.values())).places) if found else {}
+    for kind in dict.fromkeys(one.kind for one, _ in beside):
+        best: dict[int, float] = {}
+        for number, (one, others) in enumerate(((o, f) for o, f in beside if o.kind == kind), 1):
+            for rowid, item in others.items():
+                best[rowid] = max(best.get(rowid, 0.0), one.weight * item.norm)
+                seen = known.get(rowid)
+                known[rowid] = item if seen is None else seen._replace(relevance=max(seen.relevance, item.relevance))
+            ranked = sorted(others.values(), key=lambda item: item.norm, reverse=True)
+            places[f"{kind} {number}"] = {item.stored.rowid: place for place, item in enumerate(ranked, 1)}
+        for rowid, score in best.items():
+            joint[rowid] = joint.get(rowid, 0.0) + score
+    norm = ranking.normalised(joint)
+    return {rowid: Relevant(item.stored, item.relevance, joint[rowid], norm[rowid], places) for rowid, item in known.items()}
 
 
 def newest(engine: Engine, condition: Condition, size: int) -> dict[int, Relevant]:

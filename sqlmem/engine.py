@@ -15,7 +15,7 @@ from sqlmem.encoding import Encoder
 from sqlmem.errors import InvalidArgument
 from sqlmem.excerpts import Reader
 from sqlmem.ranking import Traits
-from sqlmem.records import KINDS, Conflict, ContradictionMode, Kind, Verdict
+from sqlmem.records import KINDS, Conflict, ContradictionMode, Kind, RecallSettings, Verdict
 from sqlmem.reranking import Reranker
 from sqlmem.search import keywords
 from sqlmem.search.keywords import Frequencies
@@ -29,6 +29,9 @@ Judge = Callable[[str, list[str]], Sequence[bool | Verdict]]
 """From a new fact and facts that are known to one verdict for each of these: whether the new one contradicts it."""
 Resolver = Callable[[Conflict, Mapping[str, str]], Sequence[str]]
 """From a conflict and the answers by question to what is true: texts that take the place of all that it was about."""
+Planner = Callable[[str, list[str], RecallSettings], Mapping[str, object]]
+"""From a question, what was found so far, and the settings, to what else to look for: {"queries": [texts], "keywords": [words],
+"after": date, "before": date, "done": bool}, each optional."""
 LanguageModel = Callable[[str], str]
 """From a prompt to a text."""
 Summarize = Callable[[list[dict[str, str]]], Sequence[str]]
@@ -59,6 +62,7 @@ class Options:
     on_conflict: Callable[[Conflict], object] | None = None
     resolver: Resolver | None = None
     llm: LanguageModel | None = None
+    planner: Planner | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -115,12 +119,19 @@ def options(
     on_conflict: Callable[[Conflict], object] | None,
     resolver: Resolver | None,
     llm: LanguageModel | None,
+    planner: Planner | None,
     prompts: Mapping[str, str] | None,
 ) -> Options:
     """Check the settings of `open()`. Raises InvalidArgument."""
     if token_counter is not None and not callable(token_counter):
         raise InvalidArgument(f"token_counter must be callable, not {token_counter!r}")
-    for name, given in (("judge", judge), ("on_conflict", on_conflict), ("resolver", resolver), ("llm", llm)):
+    for name, given in (
+        ("judge", judge),
+        ("on_conflict", on_conflict),
+        ("resolver", resolver),
+        ("llm", llm),
+        ("planner", planner),
+    ):
         if given is not None and not callable(given):
             raise InvalidArgument(f"{name} must be callable, not {given!r}")
     if not callable(clock):
@@ -144,6 +155,7 @@ def options(
         on_conflict=on_conflict,
         resolver=resolver,
         llm=llm,
+        planner=planner,
         prompts=prompting.checked(prompts),
     )
 

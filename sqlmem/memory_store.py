@@ -62,7 +62,7 @@ from sqlmem.tokens import TokenCounter
 if TYPE_CHECKING:
     from sqlmem.candidates import Strategy
     from sqlmem.embed import Embedder
-    from sqlmem.engine import Judge, LanguageModel, Resolver, Summarize
+    from sqlmem.engine import Judge, LanguageModel, Planner, Resolver, Summarize
     from sqlmem.reranking import Reranker
 
 DURABILITIES = ("normal", "full")
@@ -93,6 +93,7 @@ def open(
     on_conflict: Callable[[Conflict], object] | None = None,
     resolver: Resolver | None = None,
     llm: LanguageModel | None = None,
+    planner: Planner | None = None,
     prompts: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> MemoryStore:
@@ -124,6 +125,9 @@ def open(
     resolver: a callable (conflict, answers) -> texts, which turns answers to a conflict's questions into what is true.
     llm: a callable from a prompt to a text, which extract() asks, consolidate() without a summarizer, and answers to a
         conflict's questions without a resolver. It never makes remember() judge, nor recall() call a model.
+    planner: a callable (question, texts found so far, settings) -> {"queries": …, "keywords": …, "after": …, "before": …,
+        "done": …}: what else to search for. It is asked once for the strategy "balanced", and for "agentic" again with what was
+        found.
     prompts: texts in the place of the package's own (sqlmem/prompts), by name, with the same $names in them.
     clock: a callable that returns the current time as an aware datetime.
 
@@ -151,6 +155,7 @@ def open(
         on_conflict=on_conflict,
         resolver=resolver,
         llm=llm,
+        planner=planner,
         prompts=prompts,
     )
     in_context = None if context_vectors is None else arguments.boolean("context_vectors", context_vectors)
@@ -302,7 +307,11 @@ class MemoryStore:
         session: that session's memories and the user's facts and pins without a session; None: all of the user's.
         limit, token_budget: at most so many, and only the first ones whose texts fit together; the best one always ships.
         score_gap: leaves out what scores below this share of the best, in (0, 1].
-        strategy: "balanced" searches by keywords and vectors, "low_latency" by vectors alone.
+        strategy: "balanced" searches by keywords and vectors (and for what the store's planner says), "low_latency" by vectors
+            alone. "agentic" lets the planner, else the language model, plan, see what was found, and plan again, up to three
+            times; "auto" does so only if the best memory is not relevant enough. What else was searched for counts by the
+            weights of `store.settings.recall`, and `Recall.trace` tells all of it. A planner that fails is done without,
+            and the trace says so.
         min_relevance: leaves out what is less relevant than this, 0..1, where 0 is ordinary text and 1 the question itself.
         where: metadata, {"key": value} or {"key": {"gt": 3}}; eq ne gt gte lt lte in nin contains. Missing keys equal nothing.
         after, before: bounds on `timestamp`, exclusive.

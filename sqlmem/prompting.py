@@ -12,7 +12,7 @@ from string import Template
 from sqlmem import arguments
 from sqlmem.errors import InvalidArgument
 
-NAMES = ("extract", "decide", "summarize", "resolve", "again")
+NAMES = ("extract", "decide", "summarize", "resolve", "plan", "again")
 
 
 def checked(prompts: object) -> dict[str, str]:

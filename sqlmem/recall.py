@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from sqlmem import arguments, candidates, pending, ranking, reranking
+from sqlmem import arguments, candidates, pending, planning, ranking, reranking
 from sqlmem import text as texts
-from sqlmem.candidates import STRATEGIES, Encoded, Relevant, Strategy
+from sqlmem.candidates import STRATEGIES, Encoded, Relevant, Strategy, Vectors
 from sqlmem.clock import DAY_MS, moment_ms
 from sqlmem.engine import Engine, half_life, recency
 from sqlmem.errors import InvalidArgument
+from sqlmem.planning import Beside, Planning
 from sqlmem.records import Memory, Recall
 from sqlmem.search import filters
 from sqlmem.search.filters import Condition, Filter
@@ -138,6 +139,7 @@ def recall(engine: Engine, asked: Question) -> Recall:
             token_estimate=tokens,
             truncated=exceeded or len(shipped) < len(kept),
             cut_count=len(kept) - len(shipped),
+            trace=(encoded.planning or Planning(asked.strategy)).trace(asked.query),
         )
 
     return answered(engine, asked, answer)
@@ -149,14 +151,45 @@ def answered(engine: Engine, asked: Question, answer: Callable[[Encoded, Mapping
     Both are computed before the read, as they may run models; again, if reembed() put others in their place meanwhile.
     """
     pending.embed_newest(engine.db, engine.encoder, EMBED_FIRST)
+    planned = _planned(engine, asked)
     while True:
-        encoder = engine.encoder
-        vectors = encoder.query(asked.query) if encoder is not None and asked.query else {}
-        encoded = Encoded(encoder, vectors)
+        encoded = _encoded(engine, asked, planned)
+        encoder = encoded.encoder
         bonus = _bonus(engine, asked, encoded)
         with engine.db.read():
             if engine.encoder is encoder:
                 return answer(encoded, bonus)
+
+
+def _encoded(engine: Engine, asked: Question, planned: Planning, beside: Sequence[Beside] | None = None) -> Encoded:
+    """The vectors of the question, and of what was planned beside it."""
+    encoder = engine.encoder
+    others = planned.beside if beside is None else beside
+
+    def vectors(query: str) -> Vectors:
+        return encoder.query(query) if encoder is not None and query else {}
+
+    # A keyword is searched for as a word.
+    more = tuple((one, {} if one.kind == "keyword" else vectors(one.text)) for one in others)
+    return Encoded(encoder, vectors(asked.query), planned, more)
+
+
+def _planned(engine: Engine, asked: Question) -> Planning:
+    """What else is to be searched for. Runs the planner, outside of any transaction."""
+    if not asked.query or asked.strategy == "low_latency":
+        return Planning(asked.strategy)
+
+    def found(beside: Sequence[Beside]) -> tuple[list[str], float]:
+        encoded = _encoded(engine, asked, Planning(asked.strategy), beside)
+        with engine.db.read():
+            if engine.encoder is not encoded.encoder:
+                return [], 0.0
+            condition = filters.condition(engine.db, asked.chosen, asked.now)
+            items = _found(engine, asked, encoded, condition, {}).values()
+        best = sorted(items, key=lambda item: (item.joint, item.stored.at, item.stored.id), reverse=True)
+        return [item.stored.text for item in best], max((item.relevance for item in best), default=0.0)
+
+    return planning.plan(engine, asked.query, asked.strategy, found)
 
 
 def _bonus(engine: Engine, asked: Question, encoded: Encoded) -> Mapping[int, float]:
@@ -184,7 +217,7 @@ def order(
 ) -> list[Ranked]:
     """All candidates in their final order. Use inside a read."""
     condition = filters.condition(engine.db, asked.chosen, asked.now, exclude=exclude)
-    found = _found(engine, asked, encoded, condition, bonus)
+    found = _found(engine, asked, encoded, condition, bonus, exclude=frozenset(exclude))
     graded = _feedback(engine, found, asked)
     ranked = [_blend(asked, item, graded.get(rowid, 0.0)) for rowid, item in found.items()]
     ranked.sort(key=lambda item: (item.score, item.stored.at, item.stored.id), reverse=True)
@@ -217,14 +250,38 @@ def pool_size(asked: Question) -> int:
 
 
 def _found(
-    engine: Engine, asked: Question, encoded: Encoded, condition: Condition | None, bonus: Mapping[int, float]
+    engine: Engine,
+    asked: Question,
+    encoded: Encoded,
+    condition: Condition | None,
+    bonus: Mapping[int, float],
+    *,
+    exclude: frozenset[int] = frozenset(),
 ) -> dict[int, Relevant]:
     if condition is None:
         return {}
     if not asked.query:
         return candidates.newest(engine, condition, pool_size(asked))
-    pool = candidates.gather(engine, asked.query, asked.strategy, encoded, condition, pool_size(asked))
-    return candidates.relevant(engine, asked.query, pool, bonus)
+    size, strategy = pool_size(asked), "low_latency" if asked.strategy == "low_latency" else "balanced"
+    pool = candidates.gather(engine, asked.query, strategy, encoded, condition, size)
+    found = candidates.relevant(engine, asked.query, pool, bonus)
+    if not encoded.beside:
+        return found
+    others = []
+    for one, vectors in encoded.beside:
+        within = _within(engine, asked, one)
+        if within is not None:
+            pool = candidates.gather(engine, one.text, "balanced", Encoded(encoded.encoder, vectors), within, size)
+            more = candidates.relevant(engine, one.text, pool, {})
+            others.append((one, {rowid: item for rowid, item in more.items() if rowid not in exclude}))
+    return candidates.joined(found, others)
+
+
+def _within(engine: Engine, asked: Question, one: Beside) -> Condition | None:
+    """The question's filters, and the time that a plan is about."""
+    after = max((moment for moment in (asked.chosen.after, one.after) if moment is not None), default=None)
+    before = min((moment for moment in (asked.chosen.before, one.before) if moment is not None), default=None)
+    return filters.condition(engine.db, replace(asked.chosen, after=after, before=before), asked.now)
 
 
 def _feedback(engine: Engine, found: Iterable[int], asked: Question) -> dict[int, float]:
@@ -246,6 +303,8 @@ def _blend(asked: Question, item: Relevant, feedback: float) -> Ranked:
 def _strategy(engine: Engine, strategy: object) -> Strategy:
     for known in STRATEGIES:
         if strategy == known:
+            if known == "agentic" and engine.options.planner is None and engine.options.llm is None:
+                raise InvalidArgument("strategy='agentic' needs a planner or a language model: open(..., planner=…) or llm=…")
             if known == "low_latency" and engine.encoder is None:
                 raise InvalidArgument(
                     "strategy='low_latency' searches by vectors alone, and this store was opened without a model"

@@ -112,6 +112,24 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """How an answer was found: the strategy that was used in the end, and what was searched for beside the question.
+
+    `after` and `before` bound what the planner's queries and keywords found, not what the question did. `calls` of the planner
+    took `seconds`. `notes` say what went otherwise than asked. Which search found a memory stands in its `scoring`.
+    """
+
+    strategy: str
+    queries: tuple[str, ...]
+    keywords: tuple[str, ...] = ()
+    after: datetime | None = None
+    before: datetime | None = None
+    calls: int = 0
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(Sequence[Memory]):
     """Recalled memories, best first.
 
@@ -125,6 +143,7 @@ class Recall(Sequence[Memory]):
     token_estimate: int
     truncated: bool
     cut_count: int
+    trace: Trace
 
     @property
     def top(self) -> Memory | None:
