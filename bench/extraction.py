@@ -62,6 +62,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--base-url", required=True, help="an endpoint that speaks OpenAI's protocol")
     parser.add_argument("--model", required=True, help="the model's name there")
     parser.add_argument("--api-key", default="none")
+    parser.add_argument("--max-tokens", type=int, default=1_000, help="of an answer, default 1000")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one answer, default 600")
     parser.add_argument("--conversations", type=int, default=1, help="how many, default 1")
     parser.add_argument("--sessions", type=int, default=3, help="of each so many, default 3")
@@ -112,7 +113,13 @@ def found(store: sqlmem.MemoryStore, question: Question, budget: int, kinds: Seq
 def main() -> int:
     """Read, count, ask."""
     options = parse_arguments()
-    llm = llms.openai(options.model, base_url=options.base_url, api_key=options.api_key, timeout=options.timeout)
+    llm = llms.openai(
+        options.model,
+        request={"max_tokens": options.max_tokens, "temperature": 0},
+        base_url=options.base_url,
+        api_key=options.api_key,
+        timeout=options.timeout,
+    )
     tally = Tally()
     recalls: dict[tuple[str, int], list[float]] = {}
     for conversation in load_locomo(options.data)[: options.conversations]:

@@ -97,6 +97,15 @@ def chat(open_store: OpenStore) -> sqlmem.MemoryStore:
     return store
 
 
+@pytest.mark.parametrize(("maker", "name"), [(llms.openai, "stop"), (llms.anthropic, "stop_sequences")])
+def test_requests_take_more_arguments(server: Server, maker: Any, name: str) -> None:
+    path = "/v1" if maker is llms.openai else ""
+    server.answers = ["fine"]
+    model = maker("small", request={name: ["end"]}, base_url=f"{server.address}{path}", api_key="none", max_retries=0)
+    assert model("hello") == "fine"
+    assert server.asked[0][name] == ["end"]
+
+
 def test_a_prompt_goes_there_and_the_text_comes_back(server: Server, model: Any) -> None:
     server.answers = ["Olá 🍕"]
     assert model("Say hello") == "Olá 🍕"
