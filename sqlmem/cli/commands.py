@@ -171,15 +171,13 @@ def _trash(command: argparse.ArgumentParser) -> None:
     command.add_argument("--trash-days", type=float, metavar="DAYS", help="let undo bring them back for so long")
 
 
+def _program(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--command", required=True, dest="program", metavar="PROGRAM", help=text)
+
+
 def _consolidate(command: argparse.ArgumentParser) -> None:
     _owner(command)
-    command.add_argument(
-        "--command",
-        required=True,
-        dest="program",
-        metavar="PROGRAM",
-        help="gets a JSON list of turns (role, text, ts) on standard input, and prints a JSON list of facts",
-    )
+    _program(command, "gets a JSON list of turns (role, text, ts) on standard input, and prints a JSON list of facts")
     command.add_argument("--keep-recent", type=int, default=6, metavar="N", help="the last turns that stay (6)")
     command.add_argument("--older-than", type=values.age, metavar="DAYS", help="days, or a time")
     command.add_argument("--batch-turns", type=int, default=40, metavar="N", help="how many turns it gets at once (40)")
@@ -193,13 +191,7 @@ def _consolidate(command: argparse.ArgumentParser) -> None:
 
 def _extract(command: argparse.ArgumentParser) -> None:
     _owner(command)
-    command.add_argument(
-        "--command",
-        required=True,
-        dest="program",
-        metavar="PROGRAM",
-        help="a language model: gets a prompt on standard input, and prints its answer",
-    )
+    _program(command, "a language model: gets a prompt on standard input, and prints its answer")
     command.add_argument("--tokens-a-call", type=int, default=3_000, metavar="N", help="of turns, in one prompt (3000)")
     command.add_argument("--retry-failed", action="store_true", help="read the sessions whose answers could not be used")
     embedder(command)
