@@ -304,6 +304,11 @@ def contradicts(new, known):
 def summarize(turns):
     return ["they met", "they talked about tea"]
 
+def model(prompt):
+    if "Remembered:" in prompt:
+        return '{"decisions": [{"statement": 0, "action": "update", "memories": [1], "reason": "read so"}]}'
+    return '{"memories": [{"text": "Ana drinks coffee on turn two", "turns": [1]}], "summary": "About tea."}'
+
 def work(store):
     if task == "remember":
         store.remember("the fourth turn", session="s")
@@ -344,6 +349,12 @@ def work(store):
         store.redo("kim")
     elif task == "consolidate":
         store.consolidate("s", summarize, keep_recent=1)
+    elif task == "extract":
+        store.extract("s", llm=model)
+    elif task == "process":
+        store.sessions.process("life", "zoe", llm=model)
+    elif task == "users.delete":
+        store.users.delete("")
     elif task == "categories":
         store.categories.create("food")
         store.categories.delete("pets")
@@ -387,6 +398,7 @@ def _state(path: Path) -> dict[str, Any]:
             found[table] = db.execute(f"select count(*) from {table}").fetchone()[0]
         found["conflicts"] = db.execute("select status, resolution from conflict order by id").fetchall()
         found["held"] = db.execute("select rowid, held from memory where held is not null order by rowid").fetchall()
+        found["status"] = db.execute("select status, extracted_to from scope order by id").fetchall()
         found["calls"] = db.execute("select user, verb, state from operation order by id").fetchall()
         found["next_turn"] = db.execute("select user, session, next_turn from scope order by id").fetchall()
         return found
@@ -411,6 +423,9 @@ def base(tmp_path: Path) -> Path:
         store.remember("Zoe drinks milk", user="zoe", kind="fact")
         store.remember("Zoe drinks water", user="zoe", kind="fact")
         store.remember("Ben drinks milk", kind="fact")
+        store.sessions.create("life", "zoe")
+        store.remember("we met on turn zero", session="life", user="zoe")
+        store.remember("and again", session="life", user="zoe")
     with sqlmem.open(path, embedder=HASH, judge=lambda new, known: [True] * len(known), on_contradiction="ask") as store:
         assert store.remember("Ben drinks rum", kind="fact").conflict_id is not None
     return path
@@ -424,7 +439,7 @@ def _killed_copies(tmp_path: Path, task: str, stride: int) -> tuple[list[Path], 
 
 TASKS = """
 remember state correct feedback forget expire rebuild categories
-judge ask take_new own_text invalidate rollback recheck trash undo redo consolidate
+judge ask take_new own_text invalidate rollback recheck trash undo redo consolidate extract process users.delete
 """.split()
 
 
@@ -438,6 +453,9 @@ def test_a_kill_at_any_write_leaves_all_of_a_verb_or_nothing(base: Path, tmp_pat
     allowed = [before, after]
     if task == "categories":  # two verbs
         allowed.append({**before, "category": 2})
+    if task == "process":  # first it is taken on
+        taken = [("processing", read) if status == "pending" else (status, read) for status, read in before["status"]]
+        allowed.append({**before, "status": taken})
     for path in killed:
         with sqlmem.open(path, embedder=HASH) as store:
             assert_sound(store)
