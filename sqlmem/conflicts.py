@@ -15,7 +15,7 @@ from sqlmem.engine import Engine, Resolver
 from sqlmem.errors import CallbackError, ConflictError, InvalidArgument, NotFound
 from sqlmem.judging import Contradiction
 from sqlmem.lifecycle import Change, End, changing
-from sqlmem.records import Conflict, ConflictPage, ConflictStatus, ContradictionMode, Memory, MemoryId, Question
+from sqlmem.records import Conflict, ConflictStatus, ContradictionMode, Memory, MemoryId, Page, Question
 from sqlmem.store import conflicts as rows
 from sqlmem.store import memories, scopes
 from sqlmem.store.conflicts import Row
@@ -51,7 +51,7 @@ class Conflicts:
         status: ConflictStatus | None = None,
         limit: int = 10,
         cursor: str | None = None,
-    ) -> ConflictPage:
+    ) -> Page[Conflict]:
         """A page of conflicts, the newest first: of one user or all, those that wait unless `status` says otherwise.
 
         Those that wait are "pending" or "failed". `limit` is at most 100. Raises InvalidArgument.
@@ -61,7 +61,7 @@ class Conflicts:
         with self._engine.db.read():
             found, following = rows.page(self._engine.db, owner, statuses, limit=limit, cursor=cursor, longest=LONGEST_PAGE)
             items = tuple(_conflict(self._engine, row) for row in found)
-        return ConflictPage(items=items, next_cursor=following)
+        return Page(items=items, next_cursor=following)
 
     def get(self, id: str) -> Conflict:
         """One conflict, open or resolved. Raises NotFound."""

@@ -46,7 +46,7 @@ def history(engine: Engine, id_: object) -> list[Memory]:
         return memories.records(engine.db, memories.chain(engine.db, memories.required(engine.db, id_).chain), engine.now())
 
 
-def page(engine: Engine, chosen: Filter, *, limit: object, cursor: object, previous: object) -> Page:
+def page(engine: Engine, chosen: Filter, *, limit: object, cursor: object, previous: object) -> Page[Memory]:
     """One page of memories, newest first."""
     size = arguments.integer("limit", limit, least=1)
     if size > LONGEST_PAGE:

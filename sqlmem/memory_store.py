@@ -535,7 +535,7 @@ class MemoryStore:
         limit: int = 20,
         cursor: str | None = None,
         include_previous_versions: bool = True,
-    ) -> Page:
+    ) -> Page[Memory]:
         """A page of memories, newest `timestamp` first, with the filters of `recall()`.
 
         Pass the page's `next_cursor` for the next one: what is added or forgotten meanwhile neither repeats nor hides others.

@@ -13,7 +13,7 @@ from sqlmem.clock import from_ms
 from sqlmem.engine import Engine, LanguageModel
 from sqlmem.errors import AlreadyExists, CallbackError, InvalidArgument, NotFound
 from sqlmem.lifecycle import changing
-from sqlmem.records import ExtractionReport, Session, SessionPage, SessionStatus, User, UserPage
+from sqlmem.records import ExtractionReport, Page, Session, SessionStatus, User
 from sqlmem.store import operations, scopes
 from sqlmem.store.scopes import Scope
 
@@ -146,14 +146,14 @@ class Sessions:
         status: SessionStatus | None = None,
         limit: int = 10,
         cursor: str | None = None,
-    ) -> SessionPage:
+    ) -> Page[Session]:
         """A page of sessions, of one user or all, the newest first. `limit` is at most 1,000. Raises InvalidArgument."""
         owner = None if user is None else arguments.name("user", user, empty=True)
         if status is not None and status not in STATUSES:
             raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
         bound = self._bound(owner, None, status)
         rows, following = pages.read(self._engine.db, _SESSIONS, bound, limit, cursor, LONGEST_PAGE)
-        return SessionPage(items=tuple(_session(row) for row in rows), next_cursor=following)
+        return Page(items=tuple(_session(row) for row in rows), next_cursor=following)
 
     def get(self, session: str, user: str = "") -> Session:
         """One session. Raises NotFound."""
@@ -198,11 +198,11 @@ class Users:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def list(self, *, limit: int = 10, cursor: str | None = None) -> UserPage:
+    def list(self, *, limit: int = 10, cursor: str | None = None) -> Page[User]:
         """A page of users, the newest first. `limit` is at most 1,000. Raises InvalidArgument."""
         bound = {"user": None, "now": self._engine.now()}
         rows, following = pages.read(self._engine.db, _USERS, bound, limit, cursor, LONGEST_PAGE)
-        return UserPage(items=tuple(_user(row) for row in rows), next_cursor=following)
+        return Page(items=tuple(_user(row) for row in rows), next_cursor=following)
 
     def get(self, user: str) -> User:
         """One user. Raises NotFound."""

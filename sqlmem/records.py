@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 Kind = Literal["turn", "fact", "pinned", "summary"]
 Held = Literal["proposed", "trash"]
@@ -16,6 +16,8 @@ ContradictionMode = Literal["supersede", "ask"]
 Action = Literal["new", "duplicate", "update", "merge", "invalidate", "conflict"]
 SessionStatus = Literal["pending", "processing", "processed", "failed"]
 Outcome = Literal["useful", "dead_end", "corrected"]
+
+Item = TypeVar("Item")
 
 KINDS: tuple[Kind, ...] = ("turn", "fact", "pinned", "summary")
 OUTCOMES: tuple[Outcome, ...] = ("useful", "dead_end", "corrected")
@@ -202,16 +204,19 @@ class ContextBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Some memories of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
+class Page(Generic[Item]):
+    """Some memories, sessions, users or conflicts of a longer list.
 
-    items: tuple[Memory, ...]
+    Pass `next_cursor` as `cursor` for the following ones; it is None on the last page.
+    """
+
+    items: tuple[Item, ...]
     next_cursor: str | None
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __iter__(self) -> Iterator[Memory]:
+    def __iter__(self) -> Iterator[Item]:
         return iter(self.items)
 
 
@@ -268,20 +273,6 @@ class Conflict:
     results: tuple[str, ...]
     created_at: datetime
     resolved_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConflictPage:
-    """Some conflicts of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
-
-    items: tuple[Conflict, ...]
-    next_cursor: str | None
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[Conflict]:
-        return iter(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,34 +459,6 @@ class User:
     created_at: datetime
     last_at: datetime | None
     on_contradiction: ContradictionMode | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPage:
-    """Some sessions of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
-
-    items: tuple[Session, ...]
-    next_cursor: str | None
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[Session]:
-        return iter(self.items)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserPage:
-    """Some users of a longer list. Pass `next_cursor` as `cursor` for the following ones; it is None on the last page."""
-
-    items: tuple[User, ...]
-    next_cursor: str | None
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[User]:
-        return iter(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -364,7 +364,7 @@ TAKE: dict[str, Callable[[Life, str, int], object]] = {
 STEPS = st.lists(st.tuples(st.sampled_from(list(TAKE)), st.integers(0, 5), st.booleans()), min_size=3, max_size=18)
 
 
-def plainly(page: sqlmem.Page) -> list[sqlmem.Memory]:
+def plainly(page: sqlmem.Page[sqlmem.Memory]) -> list[sqlmem.Memory]:
     """Without the conflicts, of which only the last versions that they are about are known."""
     return [
         replace(memory, conflicts=(), previous_versions=tuple(replace(one, conflicts=()) for one in memory.previous_versions))

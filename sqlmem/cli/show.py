@@ -13,7 +13,6 @@ from sqlmem.records import (
     Category,
     CheckReport,
     Conflict,
-    ConflictPage,
     ConsolidationReport,
     Explanation,
     ExtractionReport,
@@ -23,11 +22,9 @@ from sqlmem.records import (
     Page,
     Recall,
     Session,
-    SessionPage,
     Stats,
     Undone,
     User,
-    UserPage,
 )
 
 _INDENT = " " * 7
@@ -103,7 +100,7 @@ def memories(result: Iterable[Memory]) -> Iterator[str]:
         yield _INDENT + _facts(memory)
 
 
-def page(result: Page) -> Iterator[str]:
+def page(result: Page[Memory]) -> Iterator[str]:
     """A page of memories, and how to get the next."""
     yield from memories(result.items)
     if result.next_cursor is not None:
@@ -179,14 +176,14 @@ def categories(result: Iterable[Category]) -> Iterator[str]:
         yield visible(f"{category.name:<16}{category.count:>6}  {category.description}").rstrip()
 
 
-def conflicts(result: Conflict | ConflictPage | dict[str, object]) -> Iterator[str]:
+def conflicts(result: Conflict | Page[Conflict] | dict[str, object]) -> Iterator[str]:
     """A conflict with all that is known of it, some of them, or what was chosen."""
     if isinstance(result, dict):
         yield visible(f"user {result['user']}: {result['mode']}" if result["user"] else str(result["mode"]))
         return
-    for conflict in result.items if isinstance(result, ConflictPage) else [result]:
+    for conflict in result.items if isinstance(result, Page) else [result]:
         yield from _conflict(conflict)
-    if isinstance(result, ConflictPage) and result.next_cursor is not None:
+    if isinstance(result, Page) and result.next_cursor is not None:
         yield f"more: --cursor {result.next_cursor}"
 
 
@@ -229,7 +226,7 @@ def settings(result: dict[str, Any]) -> Iterator[str]:
     yield json.dumps(result, ensure_ascii=False, indent=2)
 
 
-def groups(result: Session | User | SessionPage | UserPage | dict[str, object]) -> Iterator[str]:
+def groups(result: Session | User | Page[Session] | Page[User] | dict[str, object]) -> Iterator[str]:
     """Users or sessions, one a line; one of them with all that is known; or how much was deleted."""
     if isinstance(result, dict):
         yield from (f"{name}: {value}" for name, value in result.items())
