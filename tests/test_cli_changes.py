@@ -90,7 +90,7 @@ def test_conflicts_are_shown_and_resolved(run: Run, waiting: tuple[str, str, str
         f"{conflict}  pending",
         "  new: Kim drinks rum",
         "  old: Kim drinks tea",
-        "       she can drink one thing",
+        "  why: she can drink one thing",
     ]
     assert lines(run("conflicts"))[:4] == expected
     assert lines(run("conflicts", "get", conflict)) == lines(run("conflicts", "list"))
@@ -116,12 +116,43 @@ def test_a_text_of_one_s_own_resolves(run: Run, waiting: tuple[str, str, str], p
     assert document(run("get", resolved["results"][0], "--json"))["text"] == "Kim drinks both"
 
 
+def test_what_a_judge_or_a_note_says_cannot_pose_as_something_else(run: Run, path: Path) -> None:
+    def judge(new: str, known: list[str]) -> list[sqlmem.Verdict]:
+        verdict = sqlmem.Verdict(contradicts=True, reason="one\n  new: rum", question="Which?\n  old: tea", options=("a\nb",))
+        return [verdict for _ in known]
+
+    with sqlmem.open(path, embedder=False, judge=judge, on_contradiction="ask") as store:
+        old = store.remember("Kim drinks tea", kind="fact")
+        conflict = store.remember("Kim drinks\n  why: rum", kind="fact").conflict_id
+    assert lines(run("conflicts")) == [
+        f"{conflict}  pending",
+        "  new: Kim drinks",
+        "         why: rum",
+        "  old: Kim drinks tea",
+        "  why: one",
+        "         new: rum",
+        "  Which?",
+        "         old: tea  (a",
+        "       b)",
+    ]
+    done(run("invalidate", old, "--note", "said\n  state             live"))
+    shown = lines(run("get", old))
+    assert [line for line in shown if line.startswith("  state ")] == ["  state             ended"]
+    assert shown[shown.index("  expiration_note   said") + 1] == "         state             live"
+
+
 def test_a_user_may_be_asked(run: Run) -> None:
     say(run, "hello", "--user", "ana")
     assert done(run("conflicts", "mode")) == "default"
     assert done(run("conflicts", "mode", "ask", "--user", "ana")) == "user ana: ask"
     assert document(run("conflicts", "mode", "--user", "ana", "--json")) == {"user": "ana", "mode": "ask"}
     assert done(run("conflicts", "mode", "default", "--user", "ana")) == "user ana: default"
+
+
+def test_a_senseless_command_line_does_not_wait_for_a_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # whoever reads it fails
+    assert run("conflicts", "get", "x", "--text", "-")[0] == 2
+    assert run("conflicts", "resolve", "--text", "-")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -200,6 +231,12 @@ def test_a_program_makes_facts_of_turns(run: Run, program: str) -> None:
     assert fact["sources"] == report["turn_ids"]
     assert "derived" in done(run("get", report["turn_ids"][0]))
     assert done(run("forget", report["turn_ids"][0], "--cascade")) == "forgotten: 3"
+
+
+def test_a_fact_cannot_pose_as_another(run: Run, program: str) -> None:
+    say(run, "one\ntwo", "--session", "s")
+    command = ("consolidate", "--session", "s", "--keep-recent", "0", "--command", program, "--embedder", "none")
+    assert lines(run(*command)) == ["ONE", "       TWO", "1 facts of 1 turns, 1 turns removed"]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ def _forget_ready(options: Namespace) -> None:
 
 
 def _conflicts_ready(options: Namespace) -> None:
-    read_text(options)
     answered = options.answer is not None or options.text is not None
     wrong = (options.subject is None) != (options.action == "list") and options.action != "mode"
     if wrong or answered != (options.action == "resolve"):
@@ -47,6 +46,7 @@ def _conflicts_ready(options: Namespace) -> None:
         )
     if options.action == "mode" and options.subject not in (None, *MODES):
         raise Usage(f"the mode is one of {', '.join(MODES)}, not {options.subject!r}")
+    read_text(options)
     # A text of one's own is stored; nothing else here needs the model.
     if options.text is None:
         options.embedder = [values.NONE]

@@ -129,15 +129,20 @@ def one(memory: Memory) -> Iterator[str]:
         del known[name]
     for name, value in known.items():
         if value not in (None, "", (), {}):
-            yield f"  {name:<18}{_word(value)}"
+            yield from _lines(_word(value), f"  {name:<18}")
     for old in memory.previous_versions:
         yield f"  {'previous version':<18}{old.id}"
 
 
 def _text(memory: Memory, lead: str) -> Iterator[str]:
-    """The text after `lead`; further lines are indented, so that none looks like another memory."""
+    """The text after `lead`, as its speaker's if it is a turn."""
     speaker = f"{memory.role}: " if memory.kind == "turn" else ""
-    first, *more = visible(speaker + memory.text.strip()).splitlines()
+    yield from _lines(speaker + memory.text.strip(), lead)
+
+
+def _lines(text: str, lead: str = "") -> Iterator[str]:
+    """`text` after `lead`; further lines are indented, so that none looks like another memory or field."""
+    first, *more = visible(text).splitlines() or [""]
     yield lead + first
     for line in more:
         yield _INDENT + line
@@ -191,21 +196,22 @@ def _conflict(conflict: Conflict) -> Iterator[str]:
     resolution = f": {conflict.resolution}" if conflict.resolution is not None else ""
     error = f": {conflict.error}" if conflict.error is not None else ""
     whose = f", user {conflict.user}" if conflict.user else ""
-    yield visible(f"{conflict.id}  {conflict.status}{resolution}{error}{whose}")
+    yield from _lines(f"{conflict.id}  {conflict.status}{resolution}{error}{whose}")
     if conflict.proposed is not None:
         yield from _text(conflict.proposed, "  new: ")
     for memory, reason in zip(conflict.conflicting, conflict.reasons, strict=True):
         yield from _text(memory, "  old: ")
         if reason:
-            yield visible(f"{_INDENT}{reason}")
+            yield from _lines(reason.strip(), "  why: ")
     for question in conflict.questions:
         answer = f"  {question.answer}" if question.answer is not None else f"  ({', '.join(question.options)})"
-        yield visible(f"  {question.question}{answer}")
+        yield from _lines(f"{question.question}{answer}", "  ")
 
 
 def consolidation(result: ConsolidationReport) -> Iterator[str]:
     """The facts that were made, or would be, and what became of the turns."""
-    yield from map(visible, result.facts)
+    for fact in result.facts:
+        yield from _lines(fact)
     empty = f", {result.empty_batches} of {result.batches} batches gave none" if result.empty_batches else ""
     yield f"{len(result)} facts of {len(result.turn_ids)} turns, {result.turns_removed} turns removed{empty}"
 
