@@ -51,6 +51,7 @@ create unique index memory_head on memory (chain) where ended_at is null and hel
 create unique index memory_turn on memory (scope, turn) where kind = 'turn' and ended_at is null and held is null;
 create index memory_scan on memory (scope, ended_at, at, kind, expires_at, held, valid_from, valid_to);
 create index memory_pin on memory (scope) where kind = 'pinned' and ended_at is null;
+create index memory_summary on memory (scope, at) where kind = 'summary' and ended_at is null;
 create index memory_unchecked on memory (rowid) where kind in ('fact', 'pinned') and checked = 0 and ended_at is null;
 create index memory_held on memory (held) where held is not null;
 create index memory_expiry on memory (expires_at) where expires_at is not null;

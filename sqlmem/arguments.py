@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, tzinfo
 from typing import Any
 
 from sqlmem.errors import InvalidArgument
@@ -84,6 +85,23 @@ def number(argument: str, value: object, *, least: float, most: float = math.inf
 def budget(value: object) -> int | None:
     """A token budget: a whole number of at least 0, or None for no limit."""
     return None if value is None else integer("token_budget", value, least=0)
+
+
+def timezone(value: object) -> tzinfo:
+    """A time zone, given as such or by its IANA name; None is UTC."""
+    if value is None:
+        return UTC
+    if isinstance(value, tzinfo):
+        return value
+    from zoneinfo import ZoneInfo  # the machine's zones, which most calls do without
+
+    try:
+        return ZoneInfo(name("timezone", value))
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidArgument(
+            f"timezone must be a tzinfo or the name of a zone that this machine knows, such as 'Europe/Lisbon', not {value!r} "
+            "(where it knows none at all, the package tzdata brings them)"
+        ) from error
 
 
 def kind(value: object) -> Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 from sqlmem.errors import CallbackError, InvalidArgument
@@ -32,6 +32,14 @@ def to_ms(moment: datetime) -> int:
 def from_ms(ms: int) -> datetime:
     """The aware UTC datetime of `ms`."""
     return _EPOCH + timedelta(milliseconds=ms)
+
+
+def local(ms: int, zone: tzinfo) -> datetime:
+    """The aware datetime of `ms` in a time zone; in UTC where that has no year of its own for it."""
+    try:
+        return from_ms(ms).astimezone(zone)
+    except OverflowError:
+        return from_ms(ms)
 
 
 def read(clock: Clock) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlmem import excerpts
@@ -18,10 +18,15 @@ from sqlmem.search.filters import Filter
 from sqlmem.store import memories, scopes
 from sqlmem.store.memories import Stored
 
-# Pins are few: their own index is read, whatever the scope. It holds those of now.
+# Pins are few: their own index is read, whatever the scope.
 _PINS = f"""
 select {memories.OF_M} from memory m {{index}}
  where m.kind = 'pinned' and {{condition}} order by m.at, m.rowid
+"""
+# Summaries are few as well. The latest come first.
+_SUMMARIES = f"""
+select {memories.OF_M} from memory m {{index}}
+ where m.kind = 'summary' and {{condition}} order by m.at desc, m.rowid desc limit :count
 """
 # A memory whose best passages do not fit is passed over; after so many in a row what is left of the budget is too little.
 FAILURES = 24
@@ -30,29 +35,34 @@ TOKENS_A_MEMORY = 16
 TAKEN_APART = 8
 
 
-def context(engine: Engine, asked: Question, recent_turns: int) -> ContextBlock:
-    """Pins, then recent turns, then what is relevant, as far as the budget goes."""
+def context(engine: Engine, asked: Question, recent_turns: int, recent_summaries: int) -> ContextBlock:
+    """Pins, then recent turns, then the latest summaries, then what is relevant, as far as the budget goes."""
     most = recalling.POOL if asked.limit is None and asked.token_budget is None else asked.limit
 
     def answer(encoded: Encoded, bonus: Mapping[int, float]) -> ContextBlock:
         pins = _pins(engine, asked)
-        draft = Draft(engine.options.token_counter, asked.token_budget, pins)
+        draft = Draft(engine.options.token_counter, asked.token_budget, pins, asked.zone)
         over = not draft.fits()
         turns = _last_turns(engine, asked, recent_turns)
-        _add_recent(draft, turns)
-        shown = {item.rowid for item in (*draft.pins, *draft.recent)}
+        summaries = _latest_summaries(engine, asked, recent_summaries)
+        _from_newest(turns, draft.add_recent)
+        _from_newest(summaries, draft.add_summary)
+        shown = {item.rowid for item in (*draft.pins, *draft.recent, *draft.summaries)}
         ranked = recalling.rank(engine, asked, encoded, bonus, exclude=shown)[:most]
         _fill(engine, draft, asked, ranked)
         draft.trim(item.stored.rowid for item in ranked)
-        wanted = {turn.rowid for turn in turns} | {item.stored.rowid for item in ranked}
+        wanted = {item.rowid for item in (*turns, *summaries)} | {item.stored.rowid for item in ranked}
         cut = len(wanted - draft.rowids())
         retrieved = tuple(_retrieved(engine, draft, ranked, asked))
-        fixed = [*draft.pins, *draft.recent]
-        records = memories.records(engine.db, fixed, asked.now, as_of=asked.chosen.as_of)
+
+        def records(fixed: Sequence[Stored]) -> tuple[Memory, ...]:
+            return tuple(memories.records(engine.db, fixed, asked.now, as_of=asked.chosen.as_of))
+
         return ContextBlock(
             text=draft.text(),
-            pinned=tuple(records[: len(draft.pins)]),
-            recent=tuple(records[len(draft.pins) :]),
+            pinned=records(draft.pins),
+            summaries=records(draft.summaries),
+            recent=records(draft.recent),
             retrieved=retrieved,
             query=asked.query,
             session=asked.chosen.session,
@@ -149,6 +159,16 @@ def _retrieved(engine: Engine, draft: Draft, ranked: Sequence[Ranked], asked: Qu
 
 
 def _pins(engine: Engine, asked: Question) -> list[Stored]:
+    return _standing(engine, asked, _PINS, "memory_pin")
+
+
+def _latest_summaries(engine: Engine, asked: Question, count: int) -> list[Stored]:
+    """The latest summaries of sessions, the newest first."""
+    return _standing(engine, asked, _SUMMARIES, "memory_summary", count=count) if count else []
+
+
+def _standing(engine: Engine, asked: Question, sql: str, index: str, **bound: int) -> list[Stored]:
+    """What is shown whatever the question is, from an index of its own, which holds what lives now."""
     chosen = asked.chosen
     wanted = Filter(
         user=chosen.user,
@@ -160,9 +180,8 @@ def _pins(engine: Engine, asked: Question) -> list[Stored]:
     condition = filters.condition(engine.db, wanted, asked.now)
     if condition is None:
         return []
-    index = "indexed by memory_pin" if condition.live_only else ""
-    sql = _PINS.format(index=index, condition=condition.sql)
-    return [Stored(*row) for row in engine.db.rows(sql, condition.bindings)]
+    statement = sql.format(index=f"indexed by {index}" if condition.live_only else "", condition=condition.sql)
+    return [Stored(*row) for row in engine.db.rows(statement, {**condition.bindings, **bound})]
 
 
 def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
@@ -174,8 +193,8 @@ def _last_turns(engine: Engine, asked: Question, count: int) -> list[Stored]:
     return memories.last_turns(engine.db, scope.id, asked.now, count, as_of=asked.chosen.as_of)
 
 
-def _add_recent(draft: Draft, turns: Sequence[Stored]) -> None:
-    """Add turns from the newest back until one does not fit: a conversation with a hole would mislead."""
-    for turn in turns:
-        if not draft.add_recent(turn):
+def _from_newest(given: Sequence[Stored], add: Callable[[Stored], bool]) -> None:
+    """Add what happened, from the newest back, until one does not fit: a conversation with a hole would mislead."""
+    for one in given:
+        if not add(one):
             return

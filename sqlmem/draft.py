@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
-from sqlmem.clock import from_ms
+from sqlmem.clock import local
 from sqlmem.recall import Ranked
 from sqlmem.store.memories import Stored
 from sqlmem.tokens import CHARACTERS_A_TOKEN, TokenCounter, estimate
 
 PINNED = "Pinned facts:"
+SUMMARIES = "Latest summaries:"
 RECENT = "Recent conversation:"
 RELEVANT = "Relevant memories:"
 
@@ -44,6 +46,8 @@ class Draft:
     count: TokenCounter
     budget: int | None
     pins: list[Stored]
+    zone: tzinfo = UTC
+    summaries: list[Stored] = field(default_factory=list)
     recent: list[Stored] = field(default_factory=list)
     relevant: dict[int, Shown] = field(default_factory=dict)
     _room: int = 0
@@ -66,19 +70,16 @@ class Draft:
 
     def add_recent(self, turn: Stored) -> bool:
         """Put a turn before the recent ones if it fits."""
-        tokens = self._tokens([line(turn, turn.text), *([] if self.recent else self._heading(RECENT))])
-        if not self._may_fit(tokens):
-            return False
-        self.recent.insert(0, turn)
-        if self._settled(tokens):
-            return True
-        del self.recent[0]
-        return False
+        return self._prepend(turn, self.recent, RECENT)
+
+    def add_summary(self, summary: Stored) -> bool:
+        """Put a summary before the others if it fits."""
+        return self._prepend(summary, self.summaries, SUMMARIES)
 
     def show(self, item: Ranked, text: str) -> bool:
         """Print `text` for a relevant memory, instead of what was printed of it so far, if that fits."""
         before = self.relevant.get(item.stored.rowid)
-        day = _day(item.stored) if before is None else before.day
+        day = _day(item.stored, self.zone) if before is None else before.day
         own = self._tokens([line(item.stored, text)])
         tokens = own - (0 if before is None else before.tokens)
         if day is not None and not self._days[day]:
@@ -100,29 +101,44 @@ class Draft:
         self._at_most, self._exact = self._start(), True
 
     def trim(self, order: Iterable[int]) -> None:
-        """Drop relevant memories, the last of `order` first, then the oldest turns, until the whole text fits.
+        """Drop relevant memories, the last of `order` first, then the oldest summaries and turns, until the whole text fits.
 
         Needed only for a counter that finds more tokens in a text than in its lines.
         """
         last = [rowid for rowid in order if rowid in self.relevant]
-        while (last or self.recent) and not self.fits():
+        while (last or self.summaries or self.recent) and not self.fits():
             if last:
                 del self.relevant[last.pop()]
             else:
-                del self.recent[0]
+                del (self.summaries or self.recent)[0]
 
     def rowids(self) -> set[int]:
         """The memories in the block."""
-        return {stored.rowid for stored in (*self.pins, *self.recent)} | self.relevant.keys()
+        return {stored.rowid for stored in (*self.pins, *self.summaries, *self.recent)} | self.relevant.keys()
 
     def text(self) -> str:
         """The block as it stands: sections with a blank line between them, empty ones left out."""
         sections = [
             (PINNED, [line(pin, pin.text) for pin in self.pins]),
+            (SUMMARIES, [self._summary(one) for one in self.summaries]),
             (RECENT, [line(turn, turn.text) for turn in self.recent]),
             (RELEVANT, _dated(self.relevant.values())),
         ]
         return "\n\n".join("\n".join([heading, *lines]) for heading, lines in sections if lines)
+
+    def _prepend(self, new: Stored, section: list[Stored], heading: str) -> bool:
+        printed = self._summary(new) if section is self.summaries else line(new, new.text)
+        tokens = self._tokens([printed, *([] if section else self._heading(heading))])
+        if not self._may_fit(tokens):
+            return False
+        section.insert(0, new)
+        if self._settled(tokens):
+            return True
+        del section[0]
+        return False
+
+    def _summary(self, stored: Stored) -> str:
+        return line(stored, f"{_date(stored, self.zone)}: {stored.text.strip()}")
 
     def _start(self) -> int:
         text = self.text()
@@ -130,7 +146,7 @@ class Draft:
         return -1 if self._adds_up and not text else self._measure(text)
 
     def _heading(self, heading: str) -> list[str]:
-        return [f"\n{heading}" if self.pins or self.recent or self.relevant else heading]
+        return [f"\n{heading}" if self.rowids() else heading]
 
     def _tokens(self, parts: Iterable[str]) -> int:
         return 0 if self.budget is None else sum(self._measure(part) + 1 for part in parts)
@@ -187,8 +203,10 @@ def _dated(shown: Iterable[Shown]) -> list[str]:
     return lines
 
 
-def _day(stored: Stored) -> Day | None:
-    if stored.kind != "turn":
-        return None
-    moment = from_ms(stored.at)
-    return stored.scope, f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+def _day(stored: Stored, zone: tzinfo) -> Day | None:
+    return (stored.scope, _date(stored, zone)) if stored.kind == "turn" else None
+
+
+def _date(stored: Stored, zone: tzinfo) -> str:
+    moment = local(stored.at, zone)
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"

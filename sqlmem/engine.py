@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -29,9 +30,10 @@ Judge = Callable[[str, list[str]], Sequence[bool | Verdict]]
 """From a new fact and facts that are known to one verdict for each of these: whether the new one contradicts it."""
 Resolver = Callable[[Conflict, Mapping[str, str]], Sequence[str]]
 """From a conflict and the answers by question to what is true: texts that take the place of all that it was about."""
-Planner = Callable[[str, list[str], RecallSettings], Mapping[str, object]]
-"""From a question, what was found so far, and the settings, to what else to look for: {"queries": [texts], "keywords": [words],
-"after": date, "before": date, "done": bool}, each optional."""
+Planner = Callable[[str, list[str], RecallSettings, datetime], Mapping[str, object]]
+"""From a question, what was found so far, the settings and the time of the question, to what else to look for:
+{"queries": [texts], "keywords": [words], "after": date, "before": date, "done": bool}, each optional. The dates themselves are
+left out."""
 LanguageModel = Callable[[str], str]
 """From a prompt to a text."""
 Summarize = Callable[[list[dict[str, str]]], Sequence[str]]

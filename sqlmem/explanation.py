@@ -62,8 +62,9 @@ def _state(stored: Stored, asked: Question) -> str:
 def _cut(engine: Engine, asked: Question, ranked: list[Ranked], place: int) -> tuple[str | None, str]:
     """What cuts a candidate off, if anything."""
     item = ranked[place]
-    if asked.min_relevance is not None and item.relevant.relevance < asked.min_relevance:
-        return "min_relevance", f"its relevance {item.relevant.relevance:.3f} is below {asked.min_relevance}"
+    if place >= asked.at_least and not asked.relevant_enough(item):
+        bar = asked.bar(item.stored.kind)
+        return bar, f"its relevance {item.relevant.relevance:.3f} is below {getattr(asked, bar)}"
     kept = recall.cut(asked, ranked)
     if item not in kept:
         return "score_gap", f"its score {item.score:.3f} is below {asked.score_gap} of the best, {kept[0].score:.3f}"

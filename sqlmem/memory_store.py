@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -124,10 +124,11 @@ def open(
         conflict (see `store.conflicts`). on_conflict: called with each conflict, once it is stored.
     resolver: a callable (conflict, answers) -> texts, which turns answers to a conflict's questions into what is true.
     llm: a callable from a prompt to a text, which extract() asks, consolidate() without a summarizer, and answers to a
-        conflict's questions without a resolver. It never makes remember() judge, nor recall() call a model.
-    planner: a callable (question, texts found so far, settings) -> {"queries": …, "keywords": …, "after": …, "before": …,
-        "done": …}: what else to search for. It is asked once for the strategy "balanced", and for "agentic" again with what was
-        found.
+        conflict's questions without a resolver. It never makes remember() judge; recall() asks it to plan, without a planner,
+        for the strategies "agentic" and "auto".
+    planner: a callable (question, texts found so far, settings, time of the question) -> {"queries": …, "keywords": …,
+        "after": …, "before": …, "done": …}: what else to search for. It is asked once for the strategy "balanced", and for
+        "agentic" again with what was found.
     prompts: texts in the place of the package's own (sqlmem/prompts), by name, with the same $names in them.
     clock: a callable that returns the current time as an aware datetime.
 
@@ -293,7 +294,9 @@ class MemoryStore:
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
         strategy: Strategy = "balanced",
+        at_least: int = 0,
         min_relevance: float | None = None,
+        min_summary_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
         as_of: datetime | None = None,
@@ -313,6 +316,8 @@ class MemoryStore:
             weights of `store.settings.recall`, and `Recall.trace` tells all of it. A planner that fails is done without,
             and the trace says so.
         min_relevance: leaves out what is less relevant than this, 0..1, where 0 is ordinary text and 1 the question itself.
+        min_summary_relevance: the same for summaries of sessions; None: as for all others.
+        at_least: the best so many stay whatever these bars and `score_gap` say; `limit` and `token_budget` bound them too.
         where: metadata, {"key": value} or {"key": {"gt": 3}}; eq ne gt gte lt lte in nin contains. Missing keys equal nothing.
         after, before: bounds on `timestamp`, exclusive.
         include_superseded: also versions that a newer one replaced.
@@ -343,7 +348,9 @@ class MemoryStore:
             where=where,
             include_superseded=include_superseded,
             strategy=strategy,
+            at_least=at_least,
             min_relevance=min_relevance,
+            min_summary_relevance=min_summary_relevance,
             after=after,
             before=before,
             as_of=as_of,
@@ -369,7 +376,9 @@ class MemoryStore:
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
         strategy: Strategy = "balanced",
+        at_least: int = 0,
         min_relevance: float | None = None,
+        min_summary_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
         as_of: datetime | None = None,
@@ -391,7 +400,9 @@ class MemoryStore:
             where=where,
             include_superseded=include_superseded,
             strategy=strategy,
+            at_least=at_least,
             min_relevance=min_relevance,
+            min_summary_relevance=min_summary_relevance,
             after=after,
             before=before,
             as_of=as_of,
@@ -410,13 +421,16 @@ class MemoryStore:
         all_users: bool = False,
         token_budget: int | None = 1500,
         recent_turns: int = 6,
+        recent_summaries: int = 0,
         limit: int | None = None,
         kinds: Sequence[Kind] | None = None,
         categories: Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
         strategy: Strategy = "balanced",
+        at_least: int = 0,
         min_relevance: float | None = None,
+        min_summary_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
         as_of: datetime | None = None,
@@ -424,18 +438,23 @@ class MemoryStore:
         now: datetime | None = None,
         half_life_days: float | None = None,
         recency_weight: float | None = None,
+        timezone: tzinfo | str | None = None,
     ) -> ContextBlock:
-        """Text to put before a prompt: pinned facts, the session's last turns, and relevant memories.
+        """Text to put before a prompt: pinned facts, the latest summaries, the session's last turns, and relevant memories.
 
-        Pins are never cut. Then come up to `recent_turns` turns, the oldest cut first, then memories by rank. Where not all of
+        Pins are never cut. Room is given next to `recent_turns` turns, from the newest back, then to the user's
+        `recent_summaries` latest summaries of sessions, likewise, and then to memories by rank. Where not all of
         them fit, their sentences compete for the room: those of better memories, that hold more of the question's words, names,
         figures and times. A memory of which only some are printed shows "…" for the rest: `Memory.excerpt` is what is printed,
         `Memory.text` stays whole. `limit` bounds their number, None leaves it to the budget (or to 100 if there is none).
         `token_estimate` is the token count of the whole text, headings included. Filters bear on the relevant memories only,
-        but `as_of` on the whole block and `valid_on` on the pins too; for these see `recall()`.
+        but `as_of` on the whole block and `valid_on` on the pins and summaries too; for these and `at_least` see `recall()`.
+        timezone: of the dates that are printed, and of the days that a planner names: a tzinfo, or the name of a zone such as
+            "Europe/Lisbon"; None is UTC.
         Raises InvalidArgument, NotFound (a category), EmbeddingError, CallbackError.
         """
         count = arguments.integer("recent_turns", recent_turns, least=0)
+        summaries = arguments.integer("recent_summaries", recent_summaries, least=0)
         asked = recall.question(
             self._engine,
             query,
@@ -449,7 +468,9 @@ class MemoryStore:
             where=where,
             include_superseded=include_superseded,
             strategy=strategy,
+            at_least=at_least,
             min_relevance=min_relevance,
+            min_summary_relevance=min_summary_relevance,
             after=after,
             before=before,
             as_of=as_of,
@@ -457,8 +478,9 @@ class MemoryStore:
             now=now,
             half_life_days=half_life_days,
             recency_weight=recency_weight,
+            timezone=timezone,
         )
-        return contexts.context(self._engine, asked, count)
+        return contexts.context(self._engine, asked, count, summaries)
 
     def explain(
         self,
@@ -476,7 +498,9 @@ class MemoryStore:
         where: Mapping[str, Any] | None = None,
         include_superseded: bool = False,
         strategy: Strategy = "balanced",
+        at_least: int = 0,
         min_relevance: float | None = None,
+        min_summary_relevance: float | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
         as_of: datetime | None = None,
@@ -503,7 +527,9 @@ class MemoryStore:
             where=where,
             include_superseded=include_superseded,
             strategy=strategy,
+            at_least=at_least,
             min_relevance=min_relevance,
+            min_summary_relevance=min_summary_relevance,
             after=after,
             before=before,
             as_of=as_of,

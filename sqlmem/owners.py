@@ -14,20 +14,21 @@ from sqlmem.engine import Engine, LanguageModel
 from sqlmem.errors import AlreadyExists, CallbackError, InvalidArgument, NotFound
 from sqlmem.lifecycle import changing
 from sqlmem.records import ExtractionReport, Page, Session, SessionStatus, User
+from sqlmem.search import filters
 from sqlmem.store import operations, scopes
 from sqlmem.store.scopes import Scope
 
 _LIVE = "m.ended_at is null and m.held is null and (m.expires_at is null or m.expires_at > :now)"
-_SESSIONS = f"""
+_SESSIONS = """
 select s.id, s.user, s.session, s.created_at, s.extracted_to,
-       (select count(*) from memory m where m.scope = s.id and m.kind = 'turn' and {_LIVE}),
-       (select count(*) from memory m where m.scope = s.id and m.kind <> 'turn' and {_LIVE}),
-       (select max(m.at) from memory m where m.scope = s.id and m.kind = 'turn' and {_LIVE}),
-       (select m.id from memory m where m.chain = s.summary and {_LIVE}), s.status, s.metadata, s.processed_at
+       (select count(*) from memory m where m.scope = s.id and m.kind = 'turn' and {live}),
+       (select count(*) from memory m where m.scope = s.id and m.kind <> 'turn' and {live}),
+       (select max(m.at) from memory m where m.scope = s.id and m.kind = 'turn' and {live}),
+       (select m.id from memory m where m.chain = s.summary and {live}), s.status, s.metadata, s.processed_at
   from scope s
  where s.session is not null and (:status is null or s.status = :status) and (:user is null or s.user = :user)
    and (:session is null or s.session = :session)
-   and (:before is null or s.id < :before)
+   and (:before is null or s.id < :before){where}
  order by s.id desc limit :limit
 """
 _USERS = f"""
@@ -144,21 +145,27 @@ class Sessions:
         *,
         user: str | None = None,
         status: SessionStatus | None = None,
+        where: Mapping[str, Any] | None = None,
         limit: int = 10,
         cursor: str | None = None,
     ) -> Page[Session]:
-        """A page of sessions, of one user or all, the newest first. `limit` is at most 1,000. Raises InvalidArgument."""
+        """A page of sessions, of one user or all, the newest first. `limit` is at most 1,000.
+
+        where: by the session's metadata, in the words of `recall()`. Raises InvalidArgument.
+        """
         owner = None if user is None else arguments.name("user", user, empty=True)
         if status is not None and status not in STATUSES:
             raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
         bound = self._bound(owner, None, status)
-        rows, following = pages.read(self._engine.db, _SESSIONS, bound, limit, cursor, LONGEST_PAGE)
+        tests = filters.metadata_sql(filters.terms(where), bound, "s.metadata")
+        sql = _sessions("".join(f" and {test}" for test in tests))
+        rows, following = pages.read(self._engine.db, sql, bound, limit, cursor, LONGEST_PAGE)
         return Page(items=tuple(_session(row) for row in rows), next_cursor=following)
 
     def get(self, session: str, user: str = "") -> Session:
         """One session. Raises NotFound."""
         owner, name = arguments.name("user", user, empty=True), arguments.name("session", session)
-        rows, _ = pages.read(self._engine.db, _SESSIONS, self._bound(owner, name), 1, None, LONGEST_PAGE)
+        rows, _ = pages.read(self._engine.db, _sessions(""), self._bound(owner, name), 1, None, LONGEST_PAGE)
         if not rows:
             raise NotFound(f"user {owner!r} has no session {name!r}")
         return _session(rows[0])
@@ -228,6 +235,10 @@ class Users:
             change.leave(name)
             operations.drop(db, name)
             return count
+
+
+def _sessions(where: str) -> str:
+    return _SESSIONS.format(live=_LIVE, where=where)
 
 
 def _session(row: builtins.list[object] | tuple[object, ...]) -> Session:

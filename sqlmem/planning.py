@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date, datetime, time, timedelta, tzinfo
+from time import perf_counter
 from typing import Any
 
 from sqlmem import arguments, asking, clock, settings
@@ -31,6 +31,10 @@ class Beside:
     weight: float
     after: int | None = None
     before: int | None = None
+
+
+Found = Callable[[Sequence[Beside]], tuple[list[str], float]]
+"""From what is searched for to the best texts and the relevance of the best one."""
 
 
 @dataclass(slots=True)
@@ -59,10 +63,11 @@ class Planning:
         )
 
 
-def plan(engine: Engine, query: str, strategy: str, found: Callable[[Sequence[Beside]], tuple[list[str], float]]) -> Planning:
-    """Plan a search. `found` searches for what is planned so far: the best texts, and how relevant the best one is.
+def plan(engine: Engine, query: str, strategy: str, now: datetime, found: Found) -> Planning:
+    """Plan a search. `now` is the time of the question, in the asker's zone.
 
-    A planner that raises or answers nonsense ends the planning; what was planned before it stands, and a note says so.
+    `found` searches for what is planned so far: the best texts, and how relevant the best one is. A planner that raises or
+    answers nonsense ends the planning; what was planned before it stands, and a note says so.
     """
     planned = Planning(strategy)
     planner = engine.options.planner
@@ -78,15 +83,15 @@ def plan(engine: Engine, query: str, strategy: str, found: Callable[[Sequence[Be
     told = settings.recall(engine.db)
     for _ in range(ROUNDS if planned.strategy == "agentic" else 1):
         texts = found(planned.beside)[0] if planned.strategy == "agentic" else []
-        started = time.perf_counter()
+        started = perf_counter()
         try:
-            answer = ask(query, texts[:SHOWN], told)
-            more = _checked(answer, told)
+            answer = ask(query, texts[:SHOWN], told, now)
+            more = _checked(answer, told, now.tzinfo)
         except Exception as error:  # noqa: BLE001 - whatever a planner does, the search goes on without it
             planned.notes.append(f"the planner failed, the search went on without it: {type(error).__name__}: {error}"[:300])
             break
         finally:
-            planned.seconds += time.perf_counter() - started
+            planned.seconds += perf_counter() - started
             planned.calls += planner is not None
         new = [one for one in more if (one.kind, one.text) not in {(known.kind, known.text) for known in planned.beside}]
         planned.beside += new
@@ -95,13 +100,13 @@ def plan(engine: Engine, query: str, strategy: str, found: Callable[[Sequence[Be
     return planned
 
 
-def _by_model(engine: Engine, planned: Planning) -> Callable[[str, list[str], RecallSettings], Any] | None:
+def _by_model(engine: Engine, planned: Planning) -> Callable[[str, list[str], RecallSettings, datetime], Any] | None:
     """A planner that asks the store's language model, if it has one."""
     if engine.options.llm is None:
         return None
     asker = asking.Asker(engine, engine.options.llm)
 
-    def planner(query: str, found: list[str], told: RecallSettings) -> Any:
+    def planner(query: str, found: list[str], told: RecallSettings, now: datetime) -> Any:
         before = asker.calls
         try:
             return asker.ask(
@@ -109,6 +114,7 @@ def _by_model(engine: Engine, planned: Planning) -> Callable[[str, list[str], Re
                 "queries",
                 instructions=_instructions(told),
                 found="\n".join(json.dumps(text, ensure_ascii=False) for text in found) or "(nothing)",
+                now=f"{now:%A %Y-%m-%d %H:%M}",
                 query=json.dumps(query, ensure_ascii=False),
             )
         finally:
@@ -127,11 +133,11 @@ def _instructions(told: RecallSettings) -> str:
     return "".join(f"{head}:\n" + "".join(f"- {line}\n" for line in lines) for head, lines in parts if lines)
 
 
-def _checked(answer: object, told: RecallSettings) -> list[Beside]:
+def _checked(answer: object, told: RecallSettings, zone: tzinfo | None) -> list[Beside]:
     """What a plan asks for. Raises CallbackError for what is no plan; single parts that make no sense are left out."""
     if not isinstance(answer, Mapping):
         raise CallbackError(f"a plan must be a mapping with queries and keywords, not {arguments.shown(answer)}")
-    after, before = _day(answer.get("after")), _day(answer.get("before"))
+    after, before = _moment(answer.get("after"), zone, last=True), _moment(answer.get("before"), zone, last=False)
     if after is not None and before is not None and after >= before:
         after = before = None
     queries = [("subquery", text, told.subquery_weight) for text in _texts(answer.get("queries"))[:MOST_QUERIES]]
@@ -149,10 +155,20 @@ def _texts(value: object) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _day(value: object) -> int | None:
-    if isinstance(value, datetime):
-        return clock.to_ms(value)
+def _moment(value: object, zone: tzinfo | None, *, last: bool) -> int | None:
+    """The moment that a plan names; of a day its start, or if `last` its end, so that all of it is left out."""
     try:
-        return clock.to_ms(datetime.fromisoformat(str(value)).replace(tzinfo=UTC))
-    except ValueError:
+        named = value if isinstance(value, date) else _read(str(value))
+        if isinstance(named, datetime):
+            return clock.to_ms(named if named.utcoffset() is not None else named.replace(tzinfo=zone))
+        midnight = datetime.combine(named + timedelta(days=last), time.min, tzinfo=zone)
+        return clock.to_ms(midnight) - last
+    except (ValueError, OverflowError):
         return None
+
+
+def _read(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(text)

@@ -26,7 +26,7 @@ ACTIONS: tuple[Action, ...] = ("new", "duplicate", "update", "merge", "invalidat
 OVERLAP = 3
 _CATEGORIES = "select name, description from category order by name"
 # A context block that was pasted into a turn: what it says is remembered already.
-_BLOCK = re.compile(r"^(?:Pinned facts|Recent conversation|Relevant memories):\n(?:.+\n?)*\n?", re.MULTILINE)
+_BLOCK = re.compile(r"^(?:Pinned facts|Latest summaries|Recent conversation|Relevant memories):\n(?:.+\n?)*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from typing import Any, NamedTuple, TypeVar
 
 from sqlmem import arguments, candidates, pending, planning, ranking, reranking
 from sqlmem import text as texts
 from sqlmem.candidates import STRATEGIES, Encoded, Relevant, Strategy, Vectors
-from sqlmem.clock import DAY_MS, moment_ms
+from sqlmem.clock import DAY_MS, local, moment_ms
 from sqlmem.engine import Engine, half_life, recency
 from sqlmem.errors import InvalidArgument
 from sqlmem.planning import Beside, Planning
-from sqlmem.records import Memory, Recall
+from sqlmem.records import Kind, Memory, Recall
 from sqlmem.search import filters
 from sqlmem.search.filters import Condition, Filter
 from sqlmem.store import memories
@@ -48,12 +49,24 @@ class Question:
     limit: int | None
     token_budget: int | None
     score_gap: float | None
+    at_least: int
     min_relevance: float | None
+    min_summary_relevance: float | None
+    zone: tzinfo
     half_life_days: float
     recency_weight: float
     recency_gate: float
     feedback_weight: float
     strategy: Strategy
+
+    def bar(self, kind: Kind) -> str:
+        """Which argument says how relevant a memory of this kind must be."""
+        return "min_summary_relevance" if kind == "summary" and self.min_summary_relevance is not None else "min_relevance"
+
+    def relevant_enough(self, item: Ranked) -> bool:
+        """Whether a memory passes that bar."""
+        least: float | None = getattr(self, self.bar(item.stored.kind))
+        return least is None or item.relevant.relevance >= least
 
 
 class Ranked(NamedTuple):
@@ -89,7 +102,10 @@ def question(
     limit: object,
     token_budget: object,
     score_gap: object = None,
+    at_least: object = 0,
     min_relevance: object = None,
+    min_summary_relevance: object = None,
+    timezone: object = None,
     now: object = None,
     as_of: object = None,
     valid_on: object = None,
@@ -116,7 +132,10 @@ def question(
         limit=None if limit is None else arguments.integer("limit", limit, least=1),
         token_budget=arguments.budget(token_budget),
         score_gap=None if score_gap is None else arguments.number("score_gap", score_gap, least=0, most=1, above=True),
-        min_relevance=None if min_relevance is None else arguments.number("min_relevance", min_relevance, least=0, most=1),
+        at_least=arguments.integer("at_least", at_least, least=0),
+        min_relevance=_share("min_relevance", min_relevance),
+        min_summary_relevance=_share("min_summary_relevance", min_summary_relevance),
+        zone=arguments.timezone(timezone),
         half_life_days=options.half_life_days if half_life_days is None else half_life("half_life_days", half_life_days),
         recency_weight=0.0 if relevance_only else weight,
         recency_gate=options.recency_gate,
@@ -189,7 +208,8 @@ def _planned(engine: Engine, asked: Question) -> Planning:
         best = sorted(items, key=lambda item: (item.joint, item.stored.at, item.stored.id), reverse=True)
         return [item.stored.text for item in best], max((item.relevance for item in best), default=0.0)
 
-    return planning.plan(engine, asked.query, asked.strategy, found)
+    now = local(asked.now, asked.zone)
+    return planning.plan(engine, asked.query, asked.strategy, now, found)
 
 
 def _bonus(engine: Engine, asked: Question, encoded: Encoded) -> Mapping[int, float]:
@@ -225,12 +245,12 @@ def order(
 
 
 def cut(asked: Question, ranked: list[Ranked]) -> list[Ranked]:
-    """What `min_relevance` and `score_gap` leave."""
-    if asked.min_relevance is not None:
-        ranked = [item for item in ranked if item.relevant.relevance >= asked.min_relevance]
+    """What the bars of relevance and `score_gap` leave, and the best `at_least` in any case."""
+    ranked = ranked[: asked.at_least] + [item for item in ranked[asked.at_least :] if asked.relevant_enough(item)]
     if asked.score_gap is not None and ranked and ranked[0].score > 0:
         floor = ranked[0].score * asked.score_gap
-        ranked = ranked[:1] + [item for item in ranked[1:] if item.score >= floor]
+        sure = max(1, asked.at_least)
+        ranked = ranked[:sure] + [item for item in ranked[sure:] if item.score >= floor]
     return ranked
 
 
@@ -298,6 +318,10 @@ def _blend(asked: Question, item: Relevant, feedback: float) -> Ranked:
     # A blank question asks for what is new, whatever it says.
     gain = asked.recency_weight * new * (item.norm**asked.recency_gate if asked.query else 1.0)
     return Ranked(item.norm + gain + asked.feedback_weight * feedback, item, new, feedback)
+
+
+def _share(name: str, value: object) -> float | None:
+    return None if value is None else arguments.number(name, value, least=0, most=1)
 
 
 def _strategy(engine: Engine, strategy: object) -> Strategy:

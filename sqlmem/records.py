@@ -180,13 +180,14 @@ class Recall(Sequence[Memory]):
 class ContextBlock:
     """Text for a prompt, and the memories in it.
 
-    `pinned` is oldest first, `recent` in the order spoken, `retrieved` best first. `token_estimate` is the token count of
-    `text`; it exceeds `token_budget` only if the pinned memories alone do. `truncated` is True when anything was left out or
-    shortened for want of room, or the pins exceed the budget; `cut_count` says how many memories were left out.
+    `pinned` and `summaries` are oldest first, `recent` in the order spoken, `retrieved` best first. `token_estimate` is the
+    token count of `text`; it exceeds `token_budget` only if the pinned memories alone do. `truncated` is True when anything was
+    left out or shortened for want of room, or the pins exceed the budget; `cut_count` says how many memories were left out.
     """
 
     text: str
     pinned: tuple[Memory, ...]
+    summaries: tuple[Memory, ...]
     recent: tuple[Memory, ...]
     retrieved: tuple[Memory, ...]
     query: str
@@ -197,7 +198,7 @@ class ContextBlock:
     cut_count: int
 
     def __len__(self) -> int:
-        return len(self.pinned) + len(self.recent) + len(self.retrieved)
+        return len(self.pinned) + len(self.summaries) + len(self.recent) + len(self.retrieved)
 
     def __str__(self) -> str:
         return self.text

@@ -82,7 +82,9 @@ SEARCH: dict[str, list[Any]] = {
     "limit": [None, *NO_LIMIT],
     "token_budget": NO_COUNT,
     "score_gap": [0, *NO_SHARE],
+    "at_least": [None, *NO_COUNT],
     "min_relevance": NO_SHARE,
+    "min_summary_relevance": NO_SHARE,
     "now": NO_MOMENT,
 }
 RECALL: dict[str, list[Any]] = {**SEARCH, "half_life_days": [*NO_SHARE[2:], 0, -1], "recency_weight": NO_SHARE}
@@ -124,6 +126,8 @@ BAD: dict[str, dict[str, list[Any]]] = {
         **{name: values for name, values in RECALL.items() if name != "score_gap"},
         "limit": NO_LIMIT,
         "recent_turns": NO_COUNT,
+        "recent_summaries": NO_COUNT,
+        "timezone": ["", "Nowhere/City", "../UTC", "/etc/localtime", "UTC\0", "\ud800", 5, True, b"UTC", timedelta(0)],
     },
     "turns": {"session": NO_OPTIONAL_NAME, "user": NO_NAME, "last": NO_COUNT},
     "list": {

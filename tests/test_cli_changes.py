@@ -262,7 +262,7 @@ def test_a_program_that_fails_changes_nothing(run: Run, program: str, code: int,
 # -- users, sessions, extraction, settings ----------------------------------------------------------------------------
 
 
-def test_users_and_sessions_are_shown_and_deleted(run: Run) -> None:
+def test_users_and_sessions_are_shown_and_deleted(run: Run, path: Path) -> None:
     for user, session in (("ana", "s"), ("ana", "t"), ("", "s")):
         say(run, "hello", "--user", user, "--session", session, "--timestamp", "2026-01-02")
     assert lines(run("sessions")) == [
@@ -272,6 +272,12 @@ def test_users_and_sessions_are_shown_and_deleted(run: Run) -> None:
     ]
     assert lines(run("sessions", "--user", "ana", "--limit", "1"))[1].startswith("more: --cursor ")
     assert lines(run("users"))[1] == "ana: 2 sessions, 2 memories, last 2026-01-02 00:00"
+    with sqlmem.open(path) as store:
+        store.sessions.create("made", "ana", metadata={"channel": "mail"})
+    assert len(lines(run("sessions", "--where", "channel=mail"))) == 1
+    assert len(lines(run("sessions", "--status", "pending"))) == 1
+    assert done(run("sessions", "--status", "failed")) == ""
+    assert run("sessions", "delete", "s", "--user", "ana", "--status", "failed")[0] == 2
     assert document(run("sessions", "get", "s", "--user", "ana", "--json"))["turns"] == 1
     assert "last_at           2026-01-02T00:00:00.000Z" in lines(run("users", "get", "ana"))
     assert done(run("sessions", "delete", "s", "--user", "ana")) == "forgotten: 1"

@@ -14,6 +14,7 @@ from sqlmem.cli import commands
 from tests.helpers_store import run as in_a_process
 from tests.test_cli import Run, document, done
 
+KEYWORDS = ("--embedder", "none")
 BOTH = ("--embedder", "hash-64", "--embedder", "hash-32")
 
 
@@ -147,6 +148,24 @@ def test_excerpts_are_in_the_block_s_document(run: Run) -> None:
     assert (short["text"], short["excerpt"]) == (text, f"… {train} …")
     (whole,) = document(run(*words))["retrieved"]
     assert (whole["text"], whole["excerpt"]) == (text, None)
+
+
+def test_what_is_relevant_enough_can_be_said(filled: Run) -> None:
+    bars = ("--min-relevance", "1", "--min-summary-relevance", "0.5")
+    assert document(filled("recall", "rum", *bars, "--json"))["memories"] == []
+    assert len(document(filled("recall", "rum", *bars, "--at-least", "2", "--json"))["memories"]) == 2
+    assert filled("recall", "rum", "--at-least", "-1")[0] == 2
+
+
+def test_context_shows_summaries_and_dates_of_a_zone(run: Run, path: Path) -> None:
+    done(run("remember", "hello there", "--session", "s", "--timestamp", "2026-01-01T23:30", *KEYWORDS))
+    with sqlmem.open(path, embedder=False) as store:
+        store.extract("s", llm=lambda prompt: '{"memories": [], "summary": "They met."}')
+    printed = done(run("context", "hello", "--summaries", "1", "--timezone", "Asia/Tokyo", *KEYWORDS))
+    assert printed.startswith("Latest summaries:\n- 2 Jan 2026: They met.")
+    assert printed.endswith("2 Jan 2026:\nuser: hello there")
+    code, _, error = run("context", "hello", "--timezone", "Nowhere", *KEYWORDS)
+    assert (code, "timezone must be a tzinfo or the name of a zone" in error) == (2, True)
 
 
 # -- explain ----------------------------------------------------------------------------------------------------------

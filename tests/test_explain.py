@@ -18,6 +18,7 @@ CHOICES: dict[str, list[Any]] = {
     "token_budget": [0, 5, 20],
     "score_gap": [0.5, 0.9],
     "min_relevance": [0.3, 0.7],
+    "at_least": [1, 3],
     "kinds": [["fact"], ["turn"]],
     "after": [START - 20 * DAY],
 }
@@ -48,6 +49,8 @@ def store(open_store: OpenStore) -> sqlmem.MemoryStore:
         ({"valid_on": START - 30 * DAY}, None),
         ({"min_relevance": 1.0}, "min_relevance"),
         ({"score_gap": 1.0}, "score_gap"),
+        ({"min_relevance": 1.0, "score_gap": 1.0, "at_least": 10}, None),
+        ({"min_summary_relevance": 1.0}, None),
         ({"limit": 1}, "limit"),
         ({"token_budget": 1}, "token_budget"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -24,8 +24,9 @@ class Planner:
         self.shown: list[tuple[str, list[str]]] = []
         self._plans = list(plans)
 
-    def __call__(self, query: str, found: list[str], told: sqlmem.RecallSettings) -> Any:
+    def __call__(self, query: str, found: list[str], told: sqlmem.RecallSettings, now: datetime) -> Any:
         self.shown.append((query, found))
+        self.asked_at = now
         plan = self._plans.pop(0)
         if isinstance(plan, Exception):
             raise plan
@@ -100,18 +101,45 @@ def test_weights_say_how_much_it_counts(make: Any, weight: float, found: bool) -
 
 def test_filters_and_times_bear_on_what_is_planned(make: Any, clock: MovableClock) -> None:
     store, _ = make(
-        {"queries": ["noisy neighbours"], "after": "2026-03-01"},
+        {"queries": ["noisy neighbours"], "after": "2026-02-28"},
         {"queries": ["noisy neighbours"], "before": "2026-03-01"},
         {"queries": ["noisy neighbours"], "after": "2026-04-01", "before": "2026-01-01"},
         {"queries": ["noisy neighbours"]},
     )
     first = store.recall(QUESTION)
     assert "noise" in first.ids
-    assert first.trace.after == datetime(2026, 3, 1, tzinfo=UTC)
+    assert first.trace.after == datetime(2026, 3, 1, tzinfo=UTC) - timedelta(milliseconds=1)
     assert "noise" not in store.recall(QUESTION).ids
     senseless = store.recall(QUESTION)
     assert ("noise" in senseless.ids, senseless.trace.after, senseless.trace.before) == (True, None, None)
     assert store.recall(QUESTION, user="ben").ids == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "zone", "kept"),
+    [
+        ({"after": "2026-02-28"}, None, {"morning", "evening"}),
+        ({"after": "2026-03-01"}, None, set()),
+        ({"before": "2026-03-01"}, None, set()),
+        ({"before": "2026-03-02"}, None, {"morning", "evening"}),
+        ({"after": "2026-03-01T12:00"}, None, {"evening"}),
+        ({"after": date(2026, 3, 1)}, None, set()),
+        ({"after": "2026-03-01"}, "Pacific/Auckland", {"evening"}),
+        ({"before": "2026-03-02"}, "Pacific/Auckland", {"morning"}),
+        ({"before": "2026-03-02T00:00+00:00"}, "Pacific/Auckland", {"morning", "evening"}),
+        ({"after": "9999-12-31"}, None, {"morning", "evening"}),
+    ],
+)
+def test_a_day_that_a_plan_names_is_left_out_as_a_whole(
+    open_store: OpenStore, bound: dict[str, Any], zone: str | None, kept: set[str]
+) -> None:
+    planner = Planner({"queries": ["noise"], **bound})
+    store = open_store(planner=planner, embedder=False, clock=lambda: datetime(2026, 3, 5, 20, tzinfo=UTC))
+    for id_, hour in (("morning", 6), ("evening", 20)):
+        store.remember("noise", session="s", id=id_, timestamp=datetime(2026, 3, 1, hour, tzinfo=UTC))
+    block = store.context("quiet", session="s", recent_turns=0, timezone=zone)
+    assert {memory.id for memory in block.retrieved} == kept
+    assert (planner.asked_at, planner.asked_at.day) == (datetime(2026, 3, 5, 20, tzinfo=UTC), 5 if zone is None else 6)
 
 
 def test_agentic_plans_again_with_what_was_found(make: Any) -> None:

@@ -48,6 +48,25 @@ def test_sessions_are_listed_newest_first_in_pages(filled: sqlmem.MemoryStore) -
     assert len(filled.sessions.list(user="nobody")) == 0
 
 
+def test_sessions_are_found_by_their_metadata(filled: sqlmem.MemoryStore) -> None:
+    filled.sessions.create("made", "cleo", metadata={"channel": "mail", "n": 1, "tags": ["a", "b"]})
+    filled.sessions.update("t", "ana", metadata={"channel": "chat", "n": 2})
+    chosen: list[tuple[dict[str, Any], list[str]]] = [
+        ({"channel": "mail"}, ["made"]),
+        ({"channel": {"in": ["mail", "chat"]}}, ["made", "t"]),
+        ({"channel": {"ne": "mail"}}, ["s", "t", "s"]),
+        ({"channel": "chat", "n": {"gt": 1}}, ["t"]),
+        ({"n": "1"}, []),
+        ({"tags": {"contains": "b"}}, ["made"]),
+    ]
+    for where, sessions in chosen:
+        assert [one.session for one in filled.sessions.list(where=where)] == sessions
+    page = filled.sessions.list(where={"channel": {"ne": "mail"}}, limit=2)
+    following = filled.sessions.list(where={"channel": {"ne": "mail"}}, limit=2, cursor=page.next_cursor)
+    assert [one.user for one in (*page, *following)] == ["ben", "ana", "ana"]
+    assert [one.session for one in filled.sessions.list(where={"n": 1}, status="pending", user="cleo")] == ["made"]
+
+
 def test_a_session_and_a_user_are_described(filled: sqlmem.MemoryStore, clock: MovableClock) -> None:
     assert filled.sessions.get("s", "ana") == sqlmem.Session(
         user="ana",
@@ -121,6 +140,9 @@ def test_who_or_what_is_not_there_is_named(filled: sqlmem.MemoryStore) -> None:
     for call in (filled.users.get, filled.users.delete):
         with pytest.raises(sqlmem.NotFound, match="there is no user 'nobody'"):
             call("nobody")
+    for where in ({"n": {"over": 1}}, ["n"], {"n": {"gt": None}}, {1: 1}):
+        with pytest.raises(sqlmem.InvalidArgument, match="where"):
+            filled.sessions.list(where=where)  # type: ignore[arg-type]
     wrong: list[Any] = [{"limit": 0}, {"limit": 1001}, {"cursor": "x"}, {"cursor": "LTE="}, {"limit": True}]
     for arguments in wrong:
         with pytest.raises(sqlmem.InvalidArgument):

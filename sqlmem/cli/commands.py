@@ -65,6 +65,8 @@ def _query(command: argparse.ArgumentParser) -> None:
     command.add_argument("--strategy", choices=STRATEGIES, default="balanced", help="low_latency: by vectors alone (balanced)")
     command.add_argument("--reranker", metavar="FOLDER", help="a cross-encoder for a second look at the best candidates")
     command.add_argument("--min-relevance", type=float, metavar="R", help="leave out what is less relevant, 0..1")
+    command.add_argument("--min-summary-relevance", type=float, metavar="R", help="the same for summaries of sessions")
+    command.add_argument("--at-least", type=int, default=0, metavar="N", help="the best so many stay, relevant or not (0)")
     command.add_argument("--now", type=values.moment, metavar="TIME", help="instead of the present")
 
 
@@ -86,6 +88,8 @@ def _block(command: argparse.ArgumentParser) -> None:
         "--budget", type=values.budget, default=1500, metavar="TOKENS", help="for the whole text (1500), or none"
     )
     command.add_argument("--recent", type=int, default=6, metavar="N", help="the session's last turns (6)")
+    command.add_argument("--summaries", type=int, default=0, metavar="N", help="the latest summaries of sessions (0)")
+    command.add_argument("--timezone", metavar="NAME", help="of the dates that are printed, such as Europe/Lisbon (UTC)")
     command.add_argument("--limit", type=int, metavar="N", help="at most so many relevant memories")
 
 
@@ -207,6 +211,8 @@ def _groups(command: argparse.ArgumentParser) -> None:
 def _sessions(command: argparse.ArgumentParser) -> None:
     _groups(command)
     command.add_argument("--user", help="whose (list: everybody's; else the one without a name)")
+    command.add_argument("--status", choices=("pending", "processing", "processed", "failed"), help="list: only these")
+    _where(command)
 
 
 def _settings(command: argparse.ArgumentParser) -> None:

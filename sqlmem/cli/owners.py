@@ -8,7 +8,7 @@ from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlmem.cli import show
+from sqlmem.cli import show, values
 from sqlmem.cli.command import Command, run_program, split_program
 from sqlmem.cli.parser import Usage
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 def _groups_ready(options: Namespace) -> None:
     if (options.name is None) != (options.action == "list"):
         raise Usage(f"{options.command} list, {options.command} get NAME, or {options.command} delete NAME")
+
+
+def _sessions_ready(options: Namespace) -> None:
+    _groups_ready(options)
+    if options.action != "list" and (options.status is not None or options.where):
+        raise Usage(f"--status and --where belong to sessions list, not to sessions {options.action}")
 
 
 def _settings_ready(options: Namespace) -> None:
@@ -41,7 +47,10 @@ def _sessions(store: MemoryStore, options: Namespace) -> object:
         return store.sessions.get(options.name, user)
     if options.action == "delete":
         return {"forgotten": store.sessions.delete(options.name, user)}
-    return store.sessions.list(user=options.user, limit=options.limit, cursor=options.cursor)
+    where = values.where(options.where)
+    return store.sessions.list(
+        user=options.user, status=options.status, where=where, limit=options.limit, cursor=options.cursor
+    )
 
 
 def _users(store: MemoryStore, options: Namespace) -> object:
@@ -76,5 +85,5 @@ def _value(store: MemoryStore, options: Namespace) -> Any:
 
 EXTRACT = Command(run=_extract, lines=show.extractions, ready=split_program, embeds=True)
 SETTINGS = Command(run=_settings, lines=show.settings, ready=_settings_ready)
-SESSIONS = Command(run=_sessions, lines=show.groups, ready=_groups_ready)
+SESSIONS = Command(run=_sessions, lines=show.groups, ready=_sessions_ready)
 USERS = Command(run=_users, lines=show.groups, ready=_groups_ready)

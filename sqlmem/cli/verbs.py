@@ -61,7 +61,9 @@ def _query(options: Namespace) -> dict[str, Any]:
         **_filters(options),
         "limit": options.limit,
         "token_budget": options.budget,
+        "at_least": options.at_least,
         "min_relevance": options.min_relevance,
+        "min_summary_relevance": options.min_summary_relevance,
         "now": options.now,
         "strategy": options.strategy,
     }
@@ -106,7 +108,14 @@ def _search(store: MemoryStore, options: Namespace) -> object:
 
 
 def _context(store: MemoryStore, options: Namespace) -> object:
-    return store.context(options.query, **_query(options), **_ranking(options), recent_turns=options.recent)
+    return store.context(
+        options.query,
+        **_query(options),
+        **_ranking(options),
+        recent_turns=options.recent,
+        recent_summaries=options.summaries,
+        timezone=options.timezone,
+    )
 
 
 def _explain(store: MemoryStore, options: Namespace) -> object:

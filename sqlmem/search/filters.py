@@ -92,7 +92,7 @@ def build(
         all_users=bool(all_users),
         kinds=None if kinds is None else arguments.kinds(kinds),
         categories=None if categories is None else arguments.category_names(categories),
-        where=() if where is None else tuple(_terms(where)),
+        where=terms(where),
         after=None if after is None else moment_ms("after", after),
         before=None if before is None else moment_ms("before", before),
         include_superseded=bool(include_superseded),
@@ -215,8 +215,8 @@ def _there(chosen: Filter, bound: dict[str, Any]) -> list[str]:
     return ["(m.ended_at is null or m.ended_by is not null)" if chosen.include_superseded else "m.ended_at is null"]
 
 
-def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any]) -> list[str]:
-    """Conditions on `m.metadata`, their values put into `bound`.
+def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any], column: str = "m.metadata") -> list[str]:
+    """Conditions on a column of metadata, their values put into `bound`.
 
     A missing key equals nothing, so `ne` and `nin` let it through. Values compare within their own type only: 1 is not "1".
     """
@@ -227,7 +227,7 @@ def metadata_sql(where: tuple[tuple[str, str, Any], ...], bound: dict[str, Any])
         negated = operator in ("ne", "nin")
         test = _test(operator, value, name, bound)
         parts.append(
-            f"{'not ' if negated else ''}exists (select 1 from json_each(m.metadata) j where j.key = :{name}_key and {test})"
+            f"{'not ' if negated else ''}exists (select 1 from json_each({column}) j where j.key = :{name}_key and {test})"
         )
     return parts
 
@@ -256,6 +256,11 @@ def _equal(value: Any, name: str, bound: dict[str, Any]) -> str:
     return f"j.atom = :{name} and j.type {'=' if isinstance(value, str) else 'in'} " + (
         "'text'" if isinstance(value, str) else "('integer', 'real')"
     )
+
+
+def terms(where: object) -> tuple[tuple[str, str, Any], ...]:
+    """What a filter by metadata asks for: keys, operators and values. Raises InvalidArgument."""
+    return () if where is None else tuple(_terms(where))
 
 
 def _terms(where: object) -> Iterable[tuple[str, str, Any]]:
